@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+STOPPING_AFTER_STEP = "stopping after this step; Ctrl-C again stops at once, at the last checkpoint"
+"""What a training says at the first Ctrl-C: a step may take a minute."""
+
 
 @contextmanager
 def defer_interrupts() -> Iterator[None]:

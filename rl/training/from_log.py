@@ -6,14 +6,14 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from kernelwright.agent.interrupts import stop_on_interrupt
+from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.errors import InputError
 from kernelwright.rl.training.checkpoints import facts_of, newest_checkpoint, prepare_output, publish_policy
-from kernelwright.rl.training.grpo.config import grpo_config
+from kernelwright.rl.training.grpo.config import checked_settings, grpo_config
 from kernelwright.rl.training.grpo.rows import Replay, in_order, row_of
 from kernelwright.rl.training.options import LogOptions, Method
 from kernelwright.rl.training.plan import Material, Plan, make_plan, refuse_empty
@@ -21,7 +21,7 @@ from kernelwright.rl.training.processes import first_before_others, only_first, 
 from kernelwright.rl.training.report import TrainingResult, draw_curves, write_training_report
 from kernelwright.rl.training.safety.alarms import Limits, TrainingAlarm
 from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
-from kernelwright.rl.training.trl_settings import warm_up_steps
+from kernelwright.rl.training.trl_settings import check_settings, warm_up_steps
 from kernelwright.rl.training.watching import Watch, Watching, unwatched
 from kernelwright.store.connection.server import without_password
 from kernelwright.store.database import Store
@@ -48,6 +48,7 @@ def train_from_log(
             model = load_weights(subject, options.device, options.lora)
             say("reading the log")
             material = make_plan(store, options, subject, model)
+        _check_settings(material.plan.method, options.settings)
         show(material.plan)
         if dry_run:
             return None
@@ -73,9 +74,19 @@ def _train(
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
     say(f"going on at step {begun}" if begun else f"training by {plan.method}")
-    with stop_on_interrupt(watching.interrupt), record_alarm(options, trainer):
+    with stop_on_interrupt(watching.interrupt, STOPPING_AFTER_STEP), record_alarm(options, trainer):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     return finish_training(trainer, options, subject, watching, plan.method, rows, begun, plan, facts)
+
+
+def _check_settings(method: Method, given: Mapping[str, Any]) -> None:
+    """Raises InputError for a field that the method's config has not, before the plan is shown."""
+    from kernelwright.rl.training.other_methods import config_class
+
+    if method is Method.GRPO:
+        checked_settings(given)
+    else:
+        check_settings(config_class(method), given)
 
 
 def _limits(options: LogOptions) -> Limits:

@@ -97,6 +97,13 @@ def kto_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str,
     return [{"prompt_ids": ids[0], "completion_ids": ids[1], "label": s.correct} for s, ids in found]
 
 
+def config_class(method: Method) -> Any:
+    """trl's config of RFT, DPO or KTO."""
+    import trl
+
+    return {Method.RFT: trl.SFTConfig, Method.DPO: trl.DPOConfig, Method.KTO: trl.KTOConfig}[method]
+
+
 def make_trainer(
     method: Method, model: Any, subject: Subject, samples: Sequence[Sample], given: Mapping[str, Any],
     fixed: dict[str, Any],
@@ -106,7 +113,6 @@ def make_trainer(
 
     Raises InputError where there is none.
     """
-    import trl
     from datasets import Dataset
 
     builders = {Method.RFT: rft_rows, Method.DPO: dpo_rows, Method.KTO: kto_rows}
@@ -114,14 +120,14 @@ def make_trainer(
     if len(rows) < 2:
         found, remedy = WORDS[Refusal.INCORRECT if method is Method.RFT else Refusal.ONE_SIDED]
         raise InputError(f"{len(rows)} rows for {method}: {found} ({remedy})")
-    kinds = {Method.RFT: trl.SFTConfig, Method.DPO: trl.DPOConfig, Method.KTO: trl.KTOConfig}
     small = sum(p.numel() for p in model.parameters()) <= 200_000_000
     rate = {
         Method.RFT: 1e-4 if small else 1e-5,
         Method.DPO: 2e-5 if small else 5e-7,
         Method.KTO: 2e-5 if small else 5e-7,
     }[method]
-    check_settings(kinds[method], given)
+    config = config_class(method)
+    check_settings(config, given)
     own = {
         **SHARED_SETTINGS,
         "learning_rate": rate,
@@ -134,7 +140,7 @@ def make_trainer(
     batch = own["per_device_train_batch_size"] * own.get("gradient_accumulation_steps", 1)
     own["max_steps"] = max_steps or max(1, round(epochs * len(rows) / batch))
     own |= warm_up_steps(own["max_steps"], given)
-    return _trainer(method, model, subject, Dataset.from_list(rows), make_config(kinds[method], own)), len(rows)
+    return _trainer(method, model, subject, Dataset.from_list(rows), make_config(config, own)), len(rows)
 
 
 def _trainer(method: Method, model: Any, subject: Subject, rows: Any, config: Any) -> Any:

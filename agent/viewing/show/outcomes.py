@@ -202,7 +202,10 @@ def _drift_summary(replays: Replays) -> list[tuple[str, object]]:
         return []
     judged = sum(turn.judged for replayed in replays.trajectories for turn in replayed.turns)
     changed = replays.verdicts_changed
-    said = f"{changed} of {judged} verdicts differ" if changed else f"none: {judged} verdicts are what they were"
+    if not judged:
+        said = "not known: nothing was judged again"
+    else:
+        said = f"{changed} of {judged} verdicts differ" if changed else f"none: {judged} verdicts are what they were"
     rows: list[tuple[str, object]] = [
         ("drift", Text(said, BAD if changed else GOOD)),
         ("tools", _tools(replays.tools) if replays.tools else ""),

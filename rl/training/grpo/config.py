@@ -53,6 +53,18 @@ def rate_of(parameters: int, lora: bool) -> Rate:
     return Rate(learning_rate=1e-5 if lora else 1e-6, gradient_checkpointing=True)
 
 
+def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the user's fields of GRPOConfig, with `gspo` in trl's words. Raises InputError."""
+    from trl import GRPOConfig
+
+    settings = _aliased(given)
+    for name in settings:
+        if name in DECIDED_FIELDS:
+            raise InputError(f"{name} is not to be set here: rl train has an option of its own for it, or decides it")
+    check_settings(GRPOConfig, settings)
+    return settings
+
+
 def grpo_config(
     given: Mapping[str, Any], *, output_dir: str, max_steps: int, seed: int, device: str, parameters: int, lora: bool,
     temperature: float, longest_completion: int,
@@ -63,11 +75,7 @@ def grpo_config(
     """
     from trl import GRPOConfig
 
-    given = _aliased(given)
-    for name in given:
-        if name in DECIDED_FIELDS:
-            raise InputError(f"{name} is not to be set here: rl train has an option of its own for it, or decides it")
-    check_settings(GRPOConfig, given)
+    given = checked_settings(given)
     on_gpu = device.startswith("cuda")
     own: dict[str, Any] = {**DEFAULT_FIELDS, **rate_of(parameters, lora).model_dump()}
     own |= {

@@ -91,7 +91,8 @@ def generated(name: str, seed: int, against: Sequence[str] = ()) -> Iterator[Pro
     split = next((split for split in Split if asked in (split.value, split.value.rpartition("_")[2])), None)
     split = split if is_synth(name) else None
     if split is None:
-        raise InputError(f"{name}: choose synth, synth:{', synth:'.join(Split)}")
+        forms = (f"synth:{split.value.removeprefix('held_out_')}" for split in Split)
+        raise InputError(f"{name}: choose synth, {', '.join(forms)}")
     return (task.problem for task in stream(split, seed, graphs_of(*against)))
 
 

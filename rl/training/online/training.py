@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kernelwright.agent.databases import open_store, verdict_cache_folder
-from kernelwright.agent.interrupts import stop_on_interrupt
+from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.rl.credit.formula import DEFAULT, EXECUTION, PRESETS, Formula, find_formula
 from kernelwright.rl.log.defaults import AUTO
 from kernelwright.rl.training.checkpoints import facts_of, newest_checkpoint, prepare_output, training_id
@@ -314,9 +314,7 @@ def _train(
     say(f"going on at step {begun}" if begun else f"training online on {', '.join(options.problems)}")
     try:
         with (
-            stop_on_interrupt(
-                watching.interrupt, "stopping after this step; Ctrl-C again stops at once, at the last checkpoint"
-            ),
+            stop_on_interrupt(watching.interrupt, STOPPING_AFTER_STEP),
             record_alarm(options, trainer),
         ):
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.agent.interrupts import stop_on_interrupt
+from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.errors import InputError
 from kernelwright.policies.policy_card import PolicyCard, write_card
 from kernelwright.rl.data.rows import count_rows, read_rows, shards
@@ -151,7 +151,7 @@ def _run(
     begun = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
     say(f"going on at step {begun}" if begun else f"training {parameters(trainer.model):,} parameters")
     clock.start(earlier)
-    with stop_on_interrupt(trainer.interrupt):
+    with stop_on_interrupt(trainer.interrupt, STOPPING_AFTER_STEP):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     seconds = clock.spent
     held = trainer.evaluate()["eval_loss"] if len(rows.held) else None

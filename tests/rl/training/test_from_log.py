@@ -293,6 +293,14 @@ def test_a_dry_run_says_what_would_be_used_and_writes_nothing(log, tiny, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("method", ["grpo", "rft"])
+def test_a_dry_run_refuses_a_field_that_the_trainer_has_not(log, tiny, tmp_path, method):
+    settings = {"learning_rat": "1e-4"}
+    wanted = options(log, tiny, tmp_path / "out", settings=settings, method=Method(method))
+    with pytest.raises(InputError, match="has no field 'learning_rat': near ones are learning_rate"):
+        train_from_log(wanted, show=lambda plan: None, dry_run=True)
+
+
 def command(log: Path, tiny: Path, output: Path, *more: str) -> list[str]:
     settings = [
         "per_device_train_batch_size=8",
