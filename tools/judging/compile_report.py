@@ -135,3 +135,11 @@ def _first_launch_failure(steps: Iterable[Any], compiled: Mapping[str, Any]) -> 
 def _failure_of(step: Launch, compiled: Mapping[str, Any]) -> Failure | None:
     found = compiled.get(step.kernel)
     return None if found is None else found.failure
+
+
+def late_kernel(traced: Traced, index: int, binaries: Mapping[str, Any]) -> str:
+    """Of a kernel that could not be compiled in time for one size, if kernels are compiled; empty where all could."""
+    if not binaries or traced.traces[index] is None:
+        return ""
+    failures = (binaries[k].failure for k in kernels_of(traced, [index]) if k in binaries)
+    return next((f.message[:200] for f in failures if f is not None and f.fault is Fault.TIMEOUT), "")

@@ -33,6 +33,10 @@ FOLLOWS = "which weights that are loaded later do not follow"
 MOST_NAMED = 4
 """Operators that a message names."""
 
+FOLDED_WEIGHTS = (
+    "the first call works something out of the weights, and later calls do not follow when the weights change"
+)
+
 
 @dataclass(frozen=True)
 class Rule:

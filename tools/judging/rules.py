@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from kernelwright.tools.compiling.text.named_numbers import named_numbers
@@ -10,7 +12,7 @@ from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw, pairs
-from kernelwright.tools.report import CorrectnessResult, Value
+from kernelwright.tools.report import CorrectnessResult, Failed, Failure, Fault, SizeOutcome, Tried, Value
 from kernelwright.tools.tracing.trace import Trace, Traced
 
 DISTRIBUTIONS = (
@@ -35,6 +37,16 @@ class Rules:
     """For all of its replays."""
     may_refuse: float = 0.5
     """Share of the other sizes at which the candidate's host code may raise."""
+
+
+class Thoroughness(Enum):
+    """How much is asked at one size."""
+
+    ALL = 1
+    """Every distribution, other weights, decoys."""
+    FEW = 2
+    """Own inputs twice, other weights, other signs."""
+    ONE_CALL = 3
 
 
 class AtSize(Value):
@@ -75,3 +87,13 @@ def distributions_for(traced: Traced, trace: Trace, inputs: list[Any]) -> list[t
         Draw.NAMED: bool(numbers),
     }
     return [(draw, numbers if draw is Draw.NAMED else ()) for draw in (*DISTRIBUTIONS, *(d for d in asked if asked[d]))]
+
+
+def require_enough_sizes(tried: Sequence[Tried], others: int, rules: Rules) -> None:
+    """On a CPU, where the problem's own size is not run, a candidate that refuses most sizes has not been checked:
+    raises Failed.
+    """
+    refused = [t for t in tried if t.outcome is SizeOutcome.REFUSED]
+    if others and len(refused) > rules.may_refuse * others:
+        message = f"refuses {len(refused)} of {others} other sizes, the last with: {refused[-1].message}"
+        raise Failed(Failure(fault=Fault.RUNTIME, message=message))

@@ -26,6 +26,7 @@ from kernelwright.tools.judging.state import (
     state_of,
 )
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
+from kernelwright.tools.references.input_distributions import running_statistics
 from kernelwright.tools.references.prepared_problem import (
     Expected,
     PreparedProblem,
@@ -144,8 +145,9 @@ class SizeChecks:
 
     @property
     def has_weights(self) -> bool:
-        """Whether some of the candidate's weights are the judge's."""
-        return any(ours in dict(self.prepared.model.named_parameters()) for ours, _ in self._weights.values())
+        """Whether some of the candidate's weights are the judge's, and others can be loaded."""
+        moved = {*dict(self.prepared.model.named_parameters()), *running_statistics(self.prepared.model)}
+        return any(ours in moved for ours, _ in self._weights.values())
 
     def _shared(self, tensors: list[Any]) -> list[Shared]:
         placed = self._buffers.together([t if not overlaps(t) else t.contiguous() for t in tensors])

@@ -7,14 +7,20 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.movement import converts_inputs, draws_of, gives_back_inputs, only_moves
 from kernelwright.tools.judging import own_work
-from kernelwright.tools.judging.compile_report import kernels_of
-from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules, distributions_for
+from kernelwright.tools.judging.compile_report import late_kernel
+from kernelwright.tools.judging.rules import (
+    AtSize,
+    JudgeFindings,
+    Rules,
+    Thoroughness,
+    distributions_for,
+    require_enough_sizes,
+)
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
@@ -34,29 +40,16 @@ from kernelwright.tools.report import (
     Tried,
     clean_text,
 )
+from kernelwright.tools.sizing.long_sizes import longest
 from kernelwright.tools.tracing.alternatives import configuration_named, untaken
 from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
-
-class Thoroughness(Enum):
-    """How much is asked at one size."""
-
-    ALL = 1
-    """Every distribution, other weights, decoys."""
-    FEW = 2
-    """Own inputs twice, other weights, other signs."""
-    ONE_CALL = 3
-
-
 ALL, FEW, ONE_CALL = Thoroughness
 LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
 """How many calls later the answer is looked at where something kept changes from call to call: least and most."""
-FOLDED_WEIGHTS = (
-    "the first call works something out of the weights, and later calls do not follow when the weights change"
-)
 
 
 class Verdict:
@@ -86,6 +79,7 @@ class Verdict:
         self._share: float | None = None
         self._prepared: PreparedProblem | None = None
         """The problem at the base size."""
+        self._long: tuple[AtSize, ...] = ()  # where every distribution is tried, too
         self._randomness = ""
         """What is to be done about a reference that is random; empty where none was seen."""
 
@@ -96,11 +90,13 @@ class Verdict:
         """The first failure, or None. Raises ProblemError where what differs is the random numbers of the reference."""
         try:
             carrier = self._carrier(others)
+            interpreted = self._candidate.traced.traces if self._judge.device == "cpu" else ()
+            self._long = longest([s for s in others if s is not carrier], base, interpreted)
             if carrier is None:
                 self._whole(base, ALL)
                 for size in others:
                     self._other(size)
-                self._enough_sizes(others)
+                require_enough_sizes(self._tried, len(others) if interpreted else 0, self._rules)
             else:
                 for size in others:
                     self._other(size, ALL if size is carrier else ONE_CALL)
@@ -125,7 +121,7 @@ class Verdict:
         """
         if self._judge.device == "cpu":
             return None
-        fine = (s for s in others if self._candidate.failures[s.index] is None and not self._not_compiled(s))
+        fine = (s for s in others if self._candidate.failures[s.index] is None and not self._late(s))
         return next(fine, None)
 
     # -------------------------------------------------------------- the base size
@@ -185,17 +181,20 @@ class Verdict:
         self._progress("checking other weights")
         expected = self._judge.expected(problem, self._seed, Draw.OWN, 1, shaken=True)
         if self._first_call_works_ahead and not checks.follows_the_weights(expected, self._shuffle(61)):
-            raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=FOLDED_WEIGHTS))
+            raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=own_work.FOLDED_WEIGHTS))
         checks.load_weights(expected.weights)
         checks.check(expected, NOISE, self._shuffle(3), name="other_weights")
 
-    def _other_configurations(self, checks: SizeChecks, first: Expected) -> None:
-        """Every configuration of autotuned launches that the calls so far have not taken. Raises Failed."""
-        left = untaken(own_work.steps_of(checks.trace), self._candidate.traced, (self._shuffle(0), self._shuffle(1)))
+    def _other_configurations(self, checks: SizeChecks, drawn: Expected, at: str = "") -> None:
+        """Every configuration of autotuned launches that the calls on own inputs at the base size have not taken, or
+        every one (`at` another size). Raises Failed.
+        """
+        taken = () if at else (self._shuffle(0), self._shuffle(1))
+        left = untaken(own_work.steps_of(checks.trace), self._candidate.traced, taken)
         for number in left:
             checks.configuration = number
             try:
-                checks.check(first, POISON_BYTES[0], self._shuffle(70 + number), name="own")
+                checks.check(drawn, POISON_BYTES[0], self._shuffle(70 + number), name=f"own{at}")
             except Failed as failed:
                 label = configuration_named(own_work.steps_of(checks.trace), number)
                 message = f"with the configuration {label}: {failed.failure.message}"
@@ -226,8 +225,16 @@ class Verdict:
         return distributions_for(self._candidate.traced, checks.trace, checks.watched_draw.inputs)
 
     def _distribution(
-        self, checks: SizeChecks, problem: Problem, draw: Draw, number: int, shaken: bool, numbers: tuple[float, ...]
+        self,
+        checks: SizeChecks,
+        problem: Problem,
+        draw: Draw,
+        number: int,
+        shaken: bool,
+        numbers: tuple[float, ...],
+        at: str = "",
     ) -> None:
+        """at: where it is not the base size, as it is told. Raises Failed."""
         try:
             expected = self._judge.expected(problem, self._seed, draw, number, shaken=shaken, numbers=numbers)
         except ProblemError as error:
@@ -241,7 +248,7 @@ class Verdict:
             self._notes.append(f"{draw}: not used, the reference is not finite on it")
             return
         self._progress(f"checking {draw}")
-        checks.check(expected, POISONS[number % len(POISONS)], self._shuffle(number + 3))
+        checks.check(expected, POISONS[number % len(POISONS)], self._shuffle(number + 3), name=f"{draw}{at}")
 
     def _open(self, problem: Problem, prepared: PreparedProblem, index: int) -> SizeChecks:
         if index == 0:  # the largest; asking torch's allocator takes more than a call at a small size
@@ -300,7 +307,7 @@ class Verdict:
         if failure is not None:
             self._refused(size, failure)
             return
-        if late := self._not_compiled(size):
+        if late := self._late(size):
             self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.UNUSED, message=late))
             return
         self._progress(f"checking at {told}")
@@ -320,17 +327,8 @@ class Verdict:
             raise Failed(failed.failure.with_(message=f"at other sizes ({told}): {message}")) from failed
         self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.RIGHT))
 
-    def _not_compiled(self, size: AtSize) -> str:
-        """Of a kernel that could not be compiled in time for this size, where kernels are compiled; empty where all
-        could.
-        """
-        trace = self._candidate.traced.traces[size.index]
-        if not self._binaries or trace is None:
-            return ""
-        failures = (
-            self._binaries[k].failure for k in kernels_of(self._candidate.traced, [size.index]) if k in self._binaries
-        )
-        return next((f.message[:200] for f in failures if f is not None and f.fault is Fault.TIMEOUT), "")
+    def _late(self, size: AtSize) -> str:
+        return late_kernel(self._candidate.traced, size.index, self._binaries)
 
     def _one_call(self, size: AtSize, told: str) -> None:
         """On one draw. Raises Failed and ProblemError."""
@@ -347,8 +345,24 @@ class Verdict:
                 checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
                 self._judge_watched(checks)
             self._own_work_elsewhere(checks)
+            if size.index in [long.index for long in self._long]:
+                self._every_distribution(checks, problem, expected, f" at {told}")
         finally:
             self._take(checks)
+
+    def _every_distribution(self, checks: SizeChecks, problem: Problem, drawn: Expected, at: str) -> None:
+        """Other weights, every distribution and every configuration: loops over several blocks are seldom right on all
+        that short rows are right on. Raises Failed.
+        """
+        if checks.trace is self._candidate.traced.traces[self._long[0].index]:
+            self._other_configurations(checks, drawn, at)
+        shaken = checks.has_weights
+        if shaken:
+            expected = self._judge.expected(problem, self._seed, Draw.OWN, 1, shaken=True)
+            checks.load_weights(expected.weights)
+            checks.check(expected, NOISE, self._shuffle(3), name=f"other_weights{at}")
+        for number, (draw, numbers) in enumerate(self._distributions(checks), 2):
+            self._distribution(checks, problem, draw, number, shaken, numbers, at)
 
     def _own_work_elsewhere(self, checks: SizeChecks) -> None:
         kept = self._work
@@ -368,15 +382,6 @@ class Verdict:
         self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=outcome, message=failure.message[:200]))
         if outcome is SizeOutcome.WRONG:
             raise Failed(failure.with_(message=f"at other sizes ({told}): {failure.message}"))
-
-    def _enough_sizes(self, others: Sequence[AtSize]) -> None:
-        """On a CPU, where the problem's own size is not run, a candidate that refuses most sizes has not been
-        checked.
-        """
-        refused = [t for t in self._tried if t.outcome is SizeOutcome.REFUSED]
-        if self._judge.device == "cpu" and others and len(refused) > self._rules.may_refuse * len(others):
-            message = f"refuses {len(refused)} of {len(others)} other sizes, the last with: {refused[-1].message}"
-            raise Failed(Failure(fault=Fault.RUNTIME, message=message))
 
     # -------------------------------------------------------------- the result
     def judged(self, failure: Failure | None) -> JudgeFindings:

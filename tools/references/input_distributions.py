@@ -362,8 +362,8 @@ def keep_edges(inputs: list[Any], before: list[Any]) -> None:
 
 
 def shake_weights(model: Any, seed: int) -> None:
-    """Moves every floating parameter away from where its initialisation left it: a scale of ones and a bias of
-    zeros would hide that they are ignored.
+    """Moves every floating parameter, and the running statistics of normalisations, away from where their
+    initialisation left them: a scale of ones and a bias of zeros would hide that they are ignored.
     """
     import torch
 
@@ -376,3 +376,20 @@ def shake_weights(model: Any, seed: int) -> None:
                 size = parameter.std().item() if parameter.numel() > 1 else 0.0
                 noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=torch.float32)
                 parameter.add_((noise * (size if size > 1e-6 else 0.25)).to(parameter.dtype))
+        for name, statistic in running_statistics(model).items():
+            noise = torch.rand(statistic.shape, generator=generator, device=statistic.device, dtype=torch.float32)
+            if name.endswith("running_var"):
+                statistic.mul_((0.5 + noise).to(statistic.dtype))  # it stays above zero
+            else:
+                statistic.add_((noise - 0.5).to(statistic.dtype))
+
+
+def running_statistics(model: Any) -> dict[str, Any]:
+    """Means and variances that the normalisations of a model keep, by their names among its buffers. Other buffers
+    (tables, masks) may be constants of the problem, which a candidate works out by itself.
+    """
+    import torch
+
+    norms = [(n, m) for n, m in model.named_modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)]
+    named = {f"{n}.{k}".lstrip("."): getattr(m, k, None) for n, m in norms for k in ("running_mean", "running_var")}
+    return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}

@@ -25,11 +25,34 @@ def treats_nan(text: str) -> bool:
             return True
         if _parts_all_numbers(node):
             return True
-        if isinstance(node, ast.Compare) and len(node.comparators) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
-            sides = node.left, node.comparators[0]
-            if all(isinstance(side, ast.Name) for side in sides) and sides[0].id == sides[1].id:  # type: ignore[attr-defined]
-                return True
-    return False
+        if isinstance(node, ast.Compare) and ast.dump(node.left) == ast.dump(node.comparators[0]):
+            return True
+    return _has_both_sides(tree)
+
+
+def _has_both_sides(tree: ast.AST) -> bool:
+    """Whether a value is taken as it is on both sides of a written number (`where(v < 0, v, where(v > 0, v, y))`): NaN
+    is on neither.
+    """
+    sides: dict[tuple[str, str], set[bool]] = {}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and len(node.args) == 3):
+            continue
+        asked, taken = node.args[:2]
+        if not isinstance(asked, ast.Compare) or len(asked.ops) != 1 or type(asked.ops[0]) not in _OPPOSITE:
+            continue
+        left, right, below = asked.left, asked.comparators[0], isinstance(asked.ops[0], ast.Lt | ast.LtE)
+        if _is_number(left):
+            left, right, below = right, left, not below
+        if _is_number(right) and ast.dump(left) == ast.dump(taken):
+            sides.setdefault((ast.dump(left), ast.dump(right)), set()).add(below)
+    return any(len(both) == 2 for both in sides.values())
+
+
+def _is_number(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
 _OPPOSITE = {ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt}
