@@ -43,13 +43,16 @@ Place = Annotated[
         "--path", "--kernelbench", "--tritonbench", help="Where the suite's checkout, or its parquet file, is."
     ),
 ]
-Level = Annotated[int | None, typer.Option(min=1, help="Of KernelBench; 1 to 3 without.")]
-Samples = Annotated[int, typer.Option(min=1, help="Trajectories a problem. More can be added later.")]
+Level = Annotated[int | None, typer.Option(min=1, help="The level of KernelBench.", show_default="1 to 3")]
+Samples = Annotated[int, typer.Option(min=1, help="Trajectories for each problem. More can be added later.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many problems.")]
-RunName = Annotated[str | None, typer.Option("--run", help="Its name.", show_default="from the suite")]
+RunName = Annotated[str | None, typer.Option("--run", help="The name of the run.", show_default="from the suite")]
 Out = Annotated[Path | None, typer.Option(help="The folder for report and kernels.", show_default="runs/RUN")]
-AtOnce = Annotated[int, typer.Option(min=1, help="Runs at once.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")]
+AtOnce = Annotated[int, typer.Option(min=1, help="Trajectories under way at once.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Candidates that are compiled or interpreted at once.", show_default="one a core"),
+]
 Tune = Annotated[
     bool,
     typer.Option(

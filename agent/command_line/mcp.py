@@ -14,8 +14,8 @@ DATABASE = Path(".kernelwright") / "verdicts.db"
 
 Action = Annotated[str, typer.Argument(help=", ".join(ACTIONS) + ".")]
 Transport = Annotated[str, typer.Option(help="stdio (one client, which starts this command) or http.")]
-Host = Annotated[str, typer.Option(help="For http. Other addresses than loopback need a token.")]
-Port = Annotated[int, typer.Option(min=1, max=65535, help="For http: clients connect to http://HOST:PORT/mcp.")]
+Host = Annotated[str, typer.Option(help="The address to listen on (http); any but loopback needs a token.")]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="The port (http): clients connect to http://HOST:PORT/mcp.")]
 Token = Annotated[
     str,
     typer.Option(help="What http clients send as Bearer token.", envvar="KERNELWRIGHT_MCP_TOKEN", show_default=False),
@@ -33,10 +33,12 @@ Verdicts = Annotated[int, typer.Option(min=1, help="Budget: verdicts that this s
 Seconds = Annotated[float, typer.Option(min=1.0, help="Budget: seconds of judging.")]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
 TritonBench = Annotated[Path | None, typer.Option(help="A TritonBench checkout, for tritonbench-t:NAME.")]
-ClientName = Annotated[str, typer.Option("--client", help="For install: claude or codex.", show_default=False)]
-Project = Annotated[Path, typer.Option(help="For install: the project's folder.")]
-User = Annotated[bool, typer.Option("--user", help="For install: for all projects of this user.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For install: what was written, as JSON.")]
+ClientName = Annotated[
+    str, typer.Option("--client", help="The coding agent to install for: claude or codex.", show_default=False)
+]
+Project = Annotated[Path, typer.Option(help="The project's folder to install in.")]
+User = Annotated[bool, typer.Option("--user", help="Install for all projects of this user.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print what install wrote, as JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
 

@@ -10,7 +10,9 @@ import typer
 
 Folders = Annotated[
     list[Path] | None,
-    typer.Argument(help="Folders of models or adapters; the policy that ships without.", show_default=False),
+    typer.Argument(
+        help="Folders of models or adapters; the policy that ships where none is named.", show_default=False
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The cards as a JSON list.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from kernelwright.tools.problem import Problem
 
 Query = Annotated[
-    str | None, typer.Argument(help="Words to look for; all of the catalogue without.", show_default=False)
+    str | None,
+    typer.Argument(help="Words to look for; without them the whole catalogue is listed.", show_default=False),
 ]
 Suite = Annotated[
     str | None,

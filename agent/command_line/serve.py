@@ -12,7 +12,10 @@ Devices = Annotated[
     list[str] | None,
     typer.Option("--device", metavar="NAME[,NAME]", help="cuda:0,cuda:1, cpu or auto; the first is the default."),
 ]
-Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Candidates that are compiled or interpreted at once.", show_default="one a core"),
+]
 JudgesPerGpu = Annotated[
     int,
     typer.Option(min=1, help="Judge processes for each GPU: they check answers side by side, and time one by one."),

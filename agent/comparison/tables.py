@@ -123,7 +123,7 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()) or "-"
 
 
-ORIGIN_SUFFIXES = {Origin.COMPILER.value: " by the compiler", Origin.FILE.value: " of a file"}
+ORIGIN_SUFFIXES = {Origin.COMPILER.value: " by the compiler", Origin.FILE.value: " from a file"}
 
 
 def _cell(cell: Cell | None, place: int, number: int) -> str:
@@ -136,7 +136,7 @@ def _cell(cell: Cell | None, place: int, number: int) -> str:
     if place and cell.same_as is not None:
         same = ", same program" if cell.same_as == number else f", the program of turn {cell.same_as}"
     by = ORIGIN_SUFFIXES.get(cell.origin, "")
-    return f"{cell.action}{by}{of}: {cell.verdict.replace('_', ' ')}{speed}{rung}{same}"
+    return f"{cell.action}{of}{by}: {cell.verdict.replace('_', ' ')}{speed}{rung}{same}"
 
 
 def run_tables(found: ComparedRuns) -> list[ComparisonTable]:

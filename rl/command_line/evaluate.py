@@ -33,8 +33,8 @@ class SuiteOptions:
         "tritonbench-t:DIR, or a folder of problems."),
     ] = "synth:composition"  # fmt: skip
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many problems.")] = None
-    level: Annotated[int | None, typer.Option(min=1, help="Of KernelBench.")] = None
-    task_seed: Annotated[int | None, typer.Option(help="Of generated tasks.")] = None
+    level: Annotated[int | None, typer.Option(min=1, help="The level of KernelBench.", show_default="1 to 3")] = None
+    task_seed: Annotated[int | None, typer.Option(help="Seed of the generated problems.")] = None
 
     def open(self) -> Suite:
         """The suite. Raises InputError and ProblemError where there is none of that name."""
@@ -55,10 +55,10 @@ class PolicyOptions:
     policy_device: PolicyDevice = "auto"
     temperature: Annotated[
         float | None,
-        typer.Option(min=0.0, max=2.0, help="Of the policy's draws.",
+        typer.Option(min=0.0, max=2.0, help="Sampling temperature.",
         show_default="0.8; with one sample a small policy's draft is greedy"),
     ] = None  # fmt: skip
-    seed: Annotated[int, typer.Option(help="Of the policy's draws.")] = 0
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0
     reply_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of one reply at most.")] = None
 
     @property
@@ -72,11 +72,14 @@ class RolloutCounts:
     """How many rollouts of how many turns, and where they are judged."""
 
     PANEL: ClassVar[str] = "Rollouts"
-    samples: Annotated[int, typer.Option(min=1, help="Rollouts a problem. More can be added later.")] = 1
+    samples: Annotated[int, typer.Option(min=1, help="Rollouts for each problem. More can be added later.")] = 1
     turns: Annotated[int, typer.Option(min=1, help="Turns a rollout: a draft, and repairs of it.")] = 4
     device: Annotated[str, typer.Option(help="Where candidates are judged: auto, cpu or cuda:N.")] = "auto"
     at_once: Annotated[int, typer.Option(min=1, help="Rollouts at once.")] = 32
-    workers: Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Candidates that are compiled or interpreted at once.", show_default="one a core"),
+    ] = None
 
 
 @expand_groups

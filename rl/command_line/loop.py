@@ -26,8 +26,8 @@ class CycleOptions:
     """How often a policy is trained and measured."""
 
     PANEL: ClassVar[str] = "Cycles"
-    cycles: Annotated[int, typer.Option(min=1, help="How often; more continue a loop that ended.")] = 3
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps a cycle.")] = 20
+    cycles: Annotated[int, typer.Option(min=1, help="Cycles in all; more than before continue a loop that ended.")] = 3
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps in each cycle.")] = 20
     how: Annotated[
         str, typer.Option(help="online, or log: collected once a cycle and trained from what was logged.")
     ] = "online"

@@ -32,7 +32,9 @@ class BaseModelOptions:
     preset: Annotated[
         str | None, typer.Option(help="qlora-3090, lora, full or scratch.", show_default="scratch for new:, else lora")
     ] = None
-    tokenizer: Annotated[str | None, typer.Option(help="For new:SIZE; without one it is made from the data.")] = None
+    tokenizer: Annotated[
+        str | None, typer.Option(help="The tokenizer of a new:SIZE model; without one it is made from the data.")
+    ] = None
     vocabulary: Annotated[int, typer.Option(min=300, help="Tokens of a tokenizer that is made.")] = 4096
     adapter: Adapter = None
 
@@ -51,8 +53,10 @@ class RowOptions:
     form: Annotated[str | None, typer.Option(help="compact or chat.", show_default="compact for new:, else chat")] = (
         None
     )
-    kinds: Annotated[str | None, typer.Option(help="Of rows, with commas: draft,repair,fim,translate,instruct.")] = None
-    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the rows.")] = 1.0
+    kinds: Annotated[
+        str | None, typer.Option(help="Kinds of rows, with commas: draft,repair,fim,translate,instruct.")
+    ] = None
+    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows to train on.")] = 1.0
     without_message: Annotated[bool, typer.Option("--without-message", help="Repairs without what the tools said.")] = (
         False
     )
@@ -93,7 +97,7 @@ class SftTrainerOptions:
     PANEL: ClassVar[str] = "Trainer"
     settings: Settings = None
     config: Annotated[Path | None, typer.Option(help="Fields of SFTConfig as JSON or YAML.")] = None
-    batch_tokens: Annotated[int | None, typer.Option(min=64, help="Of the scratch preset, a step.")] = None
+    batch_tokens: Annotated[int | None, typer.Option(min=64, help="Tokens in a step of the scratch preset.")] = None
     compile: Annotated[bool | None, typer.Option("--compile/--no-compile", help="The scratch preset's step.")] = None
     max_minutes: Annotated[
         float | None, typer.Option(min=0.01, help="Ends well by then: the learning rate falls with the time.")
@@ -101,7 +105,7 @@ class SftTrainerOptions:
     device: Annotated[
         str, typer.Option(help="auto, cpu or cuda:N. Recipes in 4 bits take a CPU only where it is named.")
     ] = "auto"
-    seed: Annotated[int, typer.Option(help="Of the first weights, and of the order of the rows.")] = 0
+    seed: Annotated[int, typer.Option(help="Seed of the first weights, and of the order of the rows.")] = 0
     storage: StorageName = "bf16"
 
 

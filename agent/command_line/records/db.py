@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 ACTIONS = ("path", "stats", "search", "gc", "migrate")
 
 Action = Annotated[str, typer.Argument(help=", ".join(ACTIONS) + ".", show_default=False)]
-Words = Annotated[list[str] | None, typer.Argument(help='For search: words, "a phrase", a begin*.', show_default=False)]
+Words = Annotated[
+    list[str] | None, typer.Argument(help='What to search for: words, "a phrase", a beginning*.', show_default=False)
+]
 Run = Annotated[str | None, typer.Option(help="Search in this batch run only.")]
 Correct = Annotated[bool | None, typer.Option("--correct/--incorrect", help="Search among these only.")]
 Limit = Annotated[int, typer.Option(min=1, help="Lines that search shows.")]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Which = Annotated[str, typer.Argument(help="A trajectory's number, last, or a run's name.", show_default=False)]
 Html = Annotated[bool, typer.Option("--html", help="One self-contained page.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Markdown, as for a pull request.")]
-Csv = Annotated[bool, typer.Option("--csv", help="A line a problem (of a run).")]
+Csv = Annotated[bool, typer.Option("--csv", help="A line for each problem of a run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for machines.")]
 Against = Annotated[str | None, typer.Option(help="Another run, for the paired tests.")]
 Out = Annotated[Path | None, typer.Option(help="The file.", show_default="report-ID.html for --html, else stdout")]

@@ -75,7 +75,11 @@ def _targets(targets: tuple[OfflineTarget, ...]) -> Text:
 
 
 def _marks(things: tuple[Layer, ...] | tuple[OfflineTarget, ...]) -> Text:
-    return Text(", ").join(Text(thing.name, style=GOOD if thing.available else f"{BAD} strike") for thing in things)
+    """Names them all; what is missing says so without colours too."""
+    return Text(", ").join(
+        Text(thing.name, style=GOOD) if thing.available else Text(f"{thing.name} (missing)", style=BAD)
+        for thing in things
+    )
 
 
 def _troubles(troubles: tuple[MachineTrouble, ...]) -> RenderableType:

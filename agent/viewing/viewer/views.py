@@ -207,7 +207,7 @@ def _coloured(code: str) -> list[Text]:
 def diff_view(turn: Turn, parent: Turn | None) -> RenderableType:
     """Shows how a turn's code differs from its parent's."""
     if turn.parent_id is None or parent is None:
-        return Text("a draft has no parent: c shows its code", style=QUIET)
+        return Text("a draft has no parent to compare it with: look at its code", style=QUIET)
     if not turn.source or not parent.source:
         which = "this turn" if not turn.source else f"turn {parent.turn + 1}, its parent,"
         return Text(f"{which} holds no code: there is nothing to compare", style=QUIET)

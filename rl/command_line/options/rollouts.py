@@ -27,9 +27,12 @@ class RolloutOptions:
         typer.Option("--db", help="The database that rollouts are logged to.", show_default=".kernelwright/runs.db"),
     ] = None
     problems_per_step: Annotated[
-        int, typer.Option("--problems-per-step", min=1, help="Problems a step; of a loop from its log, a cycle.")
+        int,
+        typer.Option(
+            "--problems-per-step", min=1, help="Problems in each step; in a loop from its log, in each cycle."
+        ),
     ] = 32
-    group: Annotated[int, typer.Option(min=2, help="Trajectories a problem: a group of GRPO.")] = 12
+    group: Annotated[int, typer.Option(min=2, help="Trajectories for each problem: a group of GRPO.")] = 12
     turns: Annotated[int, typer.Option(min=1, help="Turns a trajectory; the first is a draft.")] = 2
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that judge.", show_default="cores less two")] = (
         None

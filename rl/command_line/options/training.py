@@ -49,7 +49,7 @@ class TrainerOptions:
     PANEL: ClassVar[str] = "Trainer"
     settings: Settings = None
     device: Annotated[str, typer.Option(help="Where the policy is trained: auto, cpu or cuda:N.")] = "auto"
-    seed: Annotated[int, typer.Option(min=0, help="Of the problems and the draws.")] = 0
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the problems and of the sampling.")] = 0
     storage: StorageName = "fp32"
 
     def fields(self) -> dict[str, Any]:
