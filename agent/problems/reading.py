@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kernelwright.agent.problems.data_beside import with_data
-from kernelwright.agent.problems.forms import complete_reference
+from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.tools.problem import Problem, ProblemError, check_form, inner_integers, module_integers, parse
 
 MAX_REFERENCE_BYTES = 2 << 20

@@ -76,7 +76,7 @@ def _prepare() -> None:
     if _prepared:
         return
     from kernelwright.policies.inductor.functions.functional import replace_functions
-    from kernelwright.policies.inductor.functions.parameters import parameters_of_values
+    from kernelwright.policies.inductor.functions.parameters import converted_modules, parameters_of_values
     from kernelwright.policies.inductor.private_torch import accept_symbols, own_scatters, pretend_gpu
 
     pretend_gpu()
@@ -84,6 +84,7 @@ def _prepare() -> None:
     own_scatters()
     replace_functions()
     parameters_of_values()
+    converted_modules()
     _prepared.append(True)
 
 

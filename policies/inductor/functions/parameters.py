@@ -1,4 +1,6 @@
-"""Parameters that forward makes of tensors (`layer.weight = nn.Parameter(weight)`)."""
+"""Parameters that forward makes of tensors (`layer.weight = nn.Parameter(weight)`), and those of modules that are
+converted (`layers.half()`).
+"""
 
 from __future__ import annotations
 
@@ -21,3 +23,26 @@ def parameters_of_values() -> None:
         return value
 
     torch.nn.Parameter.__new__ = made  # type: ignore[method-assign]
+
+
+def converted_modules() -> None:
+    """Lets modules be converted whose parameters have no memory: torch's own puts what is converted in their place."""
+    import torch
+
+    def converted(self: Any, fn: Any, recurse: bool = True) -> Any:
+        known = fn.__dict__.setdefault("converted", {})  # a parameter of two layers stays one
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        for key, parameter in self._parameters.items():
+            if parameter is None:
+                continue
+            if id(parameter) not in known:
+                made = fn(parameter.detach())
+                known[id(parameter)] = parameter, torch.nn.Parameter(made, parameter.requires_grad)
+            self._parameters[key] = known[id(parameter)][1]
+        for key, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[key] = fn(buffer)
+        return self
+
+    torch.nn.Module._apply = converted  # type: ignore[method-assign]

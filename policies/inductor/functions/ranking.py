@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from kernelwright.policies.inductor.functions.quantiles import quantile
 from kernelwright.policies.inductor.functions.searching import searching_decompositions
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.loops import over_steps
@@ -49,7 +50,7 @@ def _operators() -> dict[Any, Callable[..., Any]]:
     return {
         aten.scatter_reduce.two: scatter_reduce, aten.topk.default: topk, aten.sort.default: sort,
         aten.sort.stable: sort_stable, aten.argsort.default: argsort, aten.kthvalue.default: kthvalue,
-        aten.median.dim: median, aten.nanmedian.dim: nanmedian,
+        aten.median.dim: median, aten.nanmedian.dim: nanmedian, aten.index_reduce.default: index_reduce,
     }  # fmt: skip
 
 
@@ -181,7 +182,7 @@ def ordering_functions() -> dict[str, Any]:
     def argsort_(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
         return sort(input, dim, descending)[1]
 
-    return {"sort": sorted_, "topk": topk_, "argsort": argsort_}
+    return {"sort": sorted_, "topk": topk_, "argsort": argsort_, "quantile": quantile}
 
 
 def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
@@ -211,6 +212,14 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
     else:
         both = torch.where(here.to(torch.int32).sum(-1) > 0, made, moved)
     return both.movedim(-1, dim)
+
+
+def index_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+    """Writes `torch.index_reduce` as a scatter whose index is that of whole slices."""
+    import torch
+
+    places = index.reshape([-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]).expand(src.shape)
+    return torch.scatter_reduce(x, dim, places, src, reduce, include_self=include_self)
 
 
 def _scattered_mean(x: Any, dim: int, index: Any, src: Any, include_self: bool) -> Any:

@@ -77,6 +77,8 @@ def _parts(opening: str, value: ast.expr, indent: int) -> list[str]:
     if isinstance(value, ast.Call):
         items = [ast.unparse(a) for a in value.args]
         items += [f"{k.arg}={ast.unparse(k.value)}" if k.arg else f"**{ast.unparse(k.value)}" for k in value.keywords]
+        if not items:
+            return _method_lines(opening, value, indent)
         head = f"{opening}{ast.unparse(value.func)}("
         if all(len(item) + indent + 5 <= WIDTH for item in items):
             return folded(head, items, ")", " " * indent)
@@ -89,6 +91,14 @@ def _parts(opening: str, value: ast.expr, indent: int) -> list[str]:
         inside = [f"    {left}", *(f"    {sign} {term}" for sign, term in right)]
         return [f"{opening}(", *inside, ")"] if wrapped else [opening + ast.unparse(value)]
     return [opening + ast.unparse(value)]
+
+
+def _method_lines(opening: str, value: ast.Call, indent: int) -> list[str]:
+    """The lines of `nn.Sequential(...).eval()`: those of what the method is called of."""
+    if not isinstance(value.func, ast.Attribute) or not isinstance(value.func.value, ast.Call):
+        return [opening + ast.unparse(value)]
+    parts = _parts(opening, value.func.value, indent)
+    return [*parts[:-1], f"{parts[-1]}.{value.func.attr}()"]
 
 
 def _item(argument: ast.expr, indent: int) -> list[str]:

@@ -177,6 +177,8 @@ def simplify_conversion(node: ast.Call, function: ast.Attribute) -> ast.expr:
     What is converted twice is converted once.
     """
     inner = function.value
+    if isinstance(inner, ast.Constant) and isinstance(inner.value, int | float):
+        return _converted_number(inner.value, node)
     if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]).startswith("tl.int"):
         return inner
     if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]) == "tl.float32":
@@ -189,6 +191,16 @@ def simplify_conversion(node: ast.Call, function: ast.Attribute) -> ast.expr:
     if same and isinstance(inner, ast.Call) and ast.dump(inner.args[0]) == ast.dump(node.args[0]):
         return inner
     return node
+
+
+def _converted_number(value: int | float, node: ast.Call) -> ast.expr:
+    """A number has no `to`; what it is put together with gives the type, but of a narrow or an unsigned one."""
+    dtype = ast.unparse(node.args[0])
+    if dtype in ("tl.int32", "tl.int64") and isinstance(value, int):
+        return ast.Constant(value)
+    if dtype == "tl.float32":
+        return ast.Constant(float(value))
+    return ast.parse(f"tl.cast({value!r}, {dtype})", mode="eval").body
 
 
 def _of_sizes(value: ast.expr) -> bool:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from kernelwright.policies.inductor.functions import functional, linear_layer, ranking, searching, tensor_methods
 from kernelwright.policies.inductor.functions.bags import embedding_bag
 from kernelwright.policies.inductor.functions.pooling import pooling_functions
+from kernelwright.policies.inductor.functions.quantiles import quantile
 from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
 from kernelwright.policies.inductor.tracing import numbers
 
@@ -40,6 +41,25 @@ def test_scattered_elements_are_reduced_where_they_meet(reduce: str, include_sel
     x, index, source = torch.randn(5, 3), torch.randint(0, 5, (9, 3)), torch.randn(9, 3)
     got = ranking.scatter_reduce(x, 0, index, source, reduce, include_self=include_self)
     torch.testing.assert_close(got, x.scatter_reduce(0, index, source, reduce, include_self=include_self))
+
+
+@pytest.mark.parametrize("reduce", ["amax", "prod", "mean"])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_slices_are_reduced_where_they_meet(reduce: str, dim: int):
+    x, index = torch.randn(5, 5), torch.randint(0, 5, (9,))
+    source = torch.randn(9, 5) if dim == 0 else torch.randn(5, 9)
+    got = ranking.index_reduce(x, dim, index, source, reduce, include_self=False)
+    torch.testing.assert_close(got, x.index_reduce(dim, index, source, reduce, include_self=False))
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "nearest", "midpoint"])
+@pytest.mark.parametrize("q", [0.3, torch.tensor([0.0, 0.25, 1.0])])
+def test_quantiles_are_torch_s(interpolation: str, q: object):
+    x = torch.randn(3, 4, 7)
+    x[0, 1, 2] = float("nan")
+    for words in ({}, {"dim": -1}, {"dim": 1, "keepdim": True}, {"keepdim": True}):
+        got = quantile(x, q, interpolation=interpolation, **words)
+        torch.testing.assert_close(got, torch.quantile(x, q, interpolation=interpolation, **words), equal_nan=True)
 
 
 @pytest.mark.parametrize("cells", [1, 3, (2, 5), (None, 4)])

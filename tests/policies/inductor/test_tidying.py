@@ -33,6 +33,8 @@ def simplified(*statements: str) -> list[str]:
         ("a = (tl.full([1], False, tl.int1) == 0) & m", "a = m"),
         ("a = tl.full([1], True, tl.int1) | m", "a = tl.full([1], True, tl.int1) | m"),
         ("a = tl.load(p + 0)", "a = tl.load(p)"),
+        ("a = x + (3).to(tl.int32)", "a = x + 3"),
+        ("a = x + (3).to(tl.float16)", "a = x + tl.cast(3, tl.float16)"),
         ("a = 1 * (1 >= ks0) + ks0 * (ks0 > 1)", "a = tl.maximum(1, ks0)"),
     ],
 )
@@ -86,6 +88,15 @@ def test_a_long_line_is_broken_into_short_ones_that_say_the_same(statement: str)
     assert max(map(len, broken)) <= lines.WIDTH
     again = ast.parse("def f():\n" + "\n".join(broken)).body[0]
     assert ast.unparse(again.body[0]) == ast.unparse(ast.parse(statement))
+
+
+def test_a_method_of_a_long_call_stays_its_method():
+    line = f"        self.model = nn.Sequential({', '.join(f'nn.Linear({i}00, {i}00)' for i in range(1, 9))}).eval()"
+    parts = lines.broken(line)
+    assert len(parts) > 1
+    assert ast.dump(ast.parse("class A:\n    def f():\n" + "\n".join(parts))) == ast.dump(
+        ast.parse("class A:\n    def f():\n" + line)
+    )
 
 
 def test_a_long_argument_of_a_call_is_broken_and_stays_an_argument():

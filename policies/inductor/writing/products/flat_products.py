@@ -8,6 +8,7 @@ import ast
 import copy
 
 from kernelwright.policies.inductor.writing.plain import assignments, count_reads, drop_unused, statement_lists
+from kernelwright.policies.inductor.writing.tidying import simplify_conversion
 
 CHANGES_SHAPE = {
     "reshape", "trans", "full", "zeros", "broadcast_to", "sum", "dot", "max", "min", "reduce", "cumsum", "view",
@@ -218,6 +219,12 @@ class _Copying(ast.NodeTransformer):
             node.func = self.visit(node.func)
         node.args = [self.visit(a) for a in node.args]
         node.keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "to"
+            and isinstance(node.func.value, ast.Constant)
+        ):
+            return simplify_conversion(node, node.func)
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kernelwright.agent.problems.finding import load_suite
-from kernelwright.agent.problems.forms import complete_reference, is_problem
+from kernelwright.agent.problems.forms_of_users.forms import complete_reference, is_problem
 from kernelwright.agent.problems.reading import read_problem
 from kernelwright.tools.problem import ProblemError, inner_integers
 
@@ -211,3 +211,36 @@ def test_objects_and_layers_that_a_constructor_is_given_are_made_by_the_model_it
         assert "class Model(ModelOfArguments)" in complete_reference(
             CONFIGURED.replace("[Config(), torch.relu]", given)
         )
+
+
+LAYERS = """
+import torch
+from torch import nn
+
+wide = 12
+net = nn.Sequential(nn.Linear(8, wide), nn.GELU(), nn.Linear(wide, 3)).to("cuda").double().eval()
+criterion = nn.CrossEntropyLoss()
+x = torch.randn(5, 8, device="cuda", dtype=torch.float64)
+with torch.no_grad():
+    y = net(x)
+loss = criterion(y, torch.zeros(5, dtype=torch.long))
+"""
+
+
+def test_layers_of_torch_that_a_file_calls_are_a_problem():
+    made = complete_reference(LAYERS)
+    out, x = answer(made)
+    assert x.shape == (5, 8)
+    assert out.shape == (5, 3)
+    assert out.dtype == torch.float64
+    assert "cuda" not in made
+    assert "criterion" not in made
+
+
+def test_a_class_of_the_file_that_is_called_goes_before_layers_and_layers_may_hold_it():
+    call = "x = torch.randn(16, 48, device='cuda')\n"
+    out, x = answer(complete_reference(f"{MODULE}loss = nn.MSELoss()\nmodel = Scale(48)\n{call}loss(model(x), x)\n"))
+    assert torch.equal(out, x + 1.0)
+    out, x = answer(complete_reference(f"{MODULE}model = nn.Sequential(Scale(48), Scale(48)).half()\n{call}model(x)\n"))
+    assert out.dtype == torch.float32
+    assert torch.equal(out, x + 1.0 + 1.0)

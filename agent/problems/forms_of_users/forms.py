@@ -2,8 +2,9 @@
 
 What is understood where `Model`, `get_inputs` or `get_init_inputs` is missing:
 
-- the module: the class with a `forward` that the file builds (`block = Block(64)`), else the last one; without such a
-  class the function that the file calls or tests. It becomes `Model`;
+- the module: the class with a `forward` that the file builds (`block = Block(64)`), else the last one; a layer of torch
+  that the file builds and calls where it calls no class of its own (containers.py); without either the function that
+  the file calls or tests. It becomes `Model`;
 - the inputs: a name or function such as `example_inputs`, else the first call (`block(x)`) at the top of the file, in
   `if __name__ == "__main__"` or a `test_*` function, with the statements that make its arguments;
 - the constructor's arguments: those with which the file builds the module, and what it does with the module before it
@@ -20,9 +21,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kernelwright.agent.problems.calls_as_lists import in_order, with_places
-from kernelwright.agent.problems.plain_arguments import renamed, with_plain_arguments
-from kernelwright.agent.problems.prepared_modules import preparations, with_preparations
+from kernelwright.agent.problems.forms_of_users.calls_as_lists import in_order, with_places
+from kernelwright.agent.problems.forms_of_users.containers import build_of, built_layers, model_of
+from kernelwright.agent.problems.forms_of_users.plain_arguments import renamed, with_plain_arguments
+from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations, with_preparations
+from kernelwright.agent.problems.forms_of_users.without_runs import makes_calls, without_runs
 from kernelwright.agent.problems.tritonbench_cases import (
     Case,
     NotAProblem,
@@ -69,7 +72,9 @@ def complete_reference(source: str) -> str:
     if "ModelNew" in names:  # an answer, no question
         return source
     try:
-        made = _of_module(source, parts, names) if parts.modules else _of_function(source, parts, names)
+        made = _of_layers(source, parts, names) or (
+            _of_module(source, parts, names) if parts.modules else _of_function(source, parts, names)
+        )
     except NotAProblem:
         return source
     return with_plain_arguments(_with_defaults(made, parse(made))) if made is not None and _parses(made) else source
@@ -152,7 +157,7 @@ def _of_module(source: str, parts: _Parts, names: set[str]) -> str | None:
         named.append("forward")
     if any(f is None for f in functions):
         return None
-    text = _without_runs(source, parts, {chosen})
+    text = without_runs(source, set(parts.modules))
     for method in named:
         text = with_places(text, _method(module, method))
     if own:
@@ -160,6 +165,42 @@ def _of_module(source: str, parts: _Parts, names: set[str]) -> str | None:
     if chosen != "Model":
         text = renamed(text, chosen, "Model") if "Model" not in names else text
     return _joined(text, [f for f in functions if f])
+
+
+def _of_layers(source: str, parts: _Parts, names: set[str]) -> str | None:
+    """A layer of torch that the file calls, where it calls nothing else that it builds."""
+    own = {
+        name
+        for run in parts.runs
+        for s in run
+        if isinstance(s, ast.Assign) and ast.unparse(build_of(s.value)) in parts.modules
+        for name in names_stored_by(s)
+    }
+    if names & set(REQUIRED_NAMES) or any(True for run in parts.runs for _ in _calls(run, own)):
+        return None
+    for run in parts.runs:
+        for name, value, before in built_layers(run):
+            call = next((c for c, _ in _calls(run, {name}) if c.args), None)
+            inputs = None if call is None else _inputs_of_call(run, name)
+            if call is None or inputs is None:
+                continue
+            model = model_of(value, _making(before, names_loaded_by(value)), call)
+            imported = "" if re.search(r"^import torch$", source, re.MULTILINE) else "import torch\n\n\n"
+            inits = "def get_init_inputs():\n    return []"
+            return _joined(imported + without_runs(source, {*parts.modules, name}), [model, inputs, inits])
+    return None
+
+
+def _inputs_of_call(run: list[ast.stmt], name: str) -> str | None:
+    """get_inputs from the first call of what has this name."""
+    for call, before in _calls(run, {name}):
+        values = [OffDevice().visit(a) for a in [*call.args, *(k.value for k in call.keywords if k.arg)]]
+        if values:
+            kept = [s for s in before if name not in names_stored_by(s)]
+            lines = _making(kept, {n for v in values for n in names_loaded_by(v)})
+            lines.append(f"return [{', '.join(map(ast.unparse, values))}]")
+            return "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
+    return None
 
 
 def _method(module: ast.ClassDef, name: str) -> ast.FunctionDef | None:
@@ -237,12 +278,7 @@ def _making(before: list[ast.stmt], needed: set[str]) -> list[str]:
 
 def _is_size(statement: ast.stmt) -> bool:
     """A plain assignment, which the module keeps."""
-    return isinstance(statement, ast.Assign) and statement.col_offset == 0 and not _runs(statement)
-
-
-def _runs(statement: ast.stmt) -> bool:
-    """Whether a statement at the top calls something; imports and constants do not."""
-    return any(isinstance(n, ast.Call) for n in ast.walk(statement))
+    return isinstance(statement, ast.Assign) and statement.col_offset == 0 and not makes_calls(statement)
 
 
 def _of_function(source: str, parts: _Parts, names: set[str]) -> str | None:
@@ -254,7 +290,7 @@ def _of_function(source: str, parts: _Parts, names: set[str]) -> str | None:
     }
     if not plain or names & {"Model"}:
         return None
-    text = _without_runs(source, parts, set())
+    text = without_runs(source, set(parts.modules))
     imported = "" if re.search(r"^import torch$", source, re.MULTILINE) else "import torch\n\n\n"
     inits = "def get_init_inputs():\n    return []"
     given = "" if "get_inputs" in names else _given_inputs(parts)
@@ -281,25 +317,6 @@ def _model(arguments: list[str], made: str) -> str:
 
 def _joined(text: str, functions: list[str]) -> str:
     return "\n\n\n".join([text.rstrip(), *functions]) + "\n"
-
-
-def _without_runs(source: str, parts: _Parts, used: set[str]) -> str:
-    """The text with blank lines in the place of `__main__`, tests and what is run at the top."""
-    lines = source.splitlines()
-    gone: list[ast.stmt] = [f for n, f in parts.functions.items() if n.startswith("test") or n == "main"]
-    called = {*parts.modules}
-    for statement in parse(source).body:
-        guard = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
-        if guard or (isinstance(statement, ast.Expr | ast.With | ast.Assert) and _runs(statement)):
-            gone.append(statement)
-        elif isinstance(statement, ast.Assign | ast.For | ast.If) and names_loaded_by(statement) & called:
-            gone.append(statement)
-            called |= names_stored_by(statement)
-    for node in gone:
-        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-        for number in range(first - 1, node.end_lineno or first):
-            lines[number] = ""
-    return "\n".join(lines) + "\n"
 
 
 def _with_defaults(source: str, tree: ast.Module) -> str:
