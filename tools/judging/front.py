@@ -73,17 +73,17 @@ class Front:
         def fails(first: TracedCandidate) -> bool:
             if not targets:
                 return False
-            early.append(self._for(targets[0], first, range(1), source, asked, problem)[0])
+            early.append(self._for(targets[0], first, range(1), source, asked, sizes)[0])
             return early[0].failure is not None
 
         main = asked.targets[0] if asked.targets else self._own_target
+        sizes = requests(problem, selection, self._device, seed)
         with ThreadPoolExecutor(1, thread_name_prefix="compile") as beside:
 
             def compile_others(found: TracedCandidate) -> None:
                 if targets and self._on_gpu:
                     beside.submit(self._compile_others, found, targets[0], source, asked)
 
-            sizes = requests(problem, selection, self._device, seed)
             candidate = self._trace(source, main, sizes, asked, fails, compile_others)
         if self._on_gpu:
             candidate = _sharing(candidate)
@@ -95,7 +95,7 @@ class Front:
         else:
             count = len(candidate.traced.traces)
             indices = range(count if self._on_gpu else min(1, count))
-            first, binaries = self._for(targets[0], candidate, indices, source, asked, problem)
+            first, binaries = self._for(targets[0], candidate, indices, source, asked, sizes)
         others = [self._elsewhere(problem, source, target, asked) for target in targets[1:]]
         return candidate, (first, *others), binaries
 
@@ -112,8 +112,7 @@ class Front:
 
     def traced_at_own_size(self, problem: Problem, source: str, target: str, asked: Options) -> TracedCandidate:
         """What a text asks for at the problem's own size, which is index 0. Never raises for what a candidate does."""
-        own = requests(problem, Selection(base=AtSize(index=0, problem=problem)), "cuda:0", 0)
-        return self._trace(source, target, own, asked)
+        return self._trace(source, target, _own_size(problem), asked)
 
     def compiled_at_own_size(
         self, candidate: TracedCandidate, target: str, source: str, asked: Options, *, texts: Collection[str] = ()
@@ -130,7 +129,7 @@ class Front:
     def _elsewhere(self, problem: Problem, source: str, target: str, asked: Options) -> CompileResult:
         """The result for a target beside the main one."""
         candidate = self.traced_at_own_size(problem, source, target, asked)
-        return self._for(target, candidate, range(1), source, asked, problem)[0]
+        return self._for(target, candidate, range(1), source, asked, _own_size(problem))[0]
 
     def _trace(
         self, source: str, target: str, sizes: list[SizeRequest], asked: Options,
@@ -155,8 +154,9 @@ class Front:
         indices: Sequence[int],
         source: str,
         asked: Options,
-        problem: Problem,
+        sizes: Sequence[SizeRequest],
     ) -> tuple[CompileResult, dict[str, Any]]:
+        """sizes: what the candidate was traced at; the problem's own is the first."""
         begun = time.monotonic()
         kernels = kernels_of(candidate.traced, indices) if candidate.traced.traces else []
         compiled: dict[str, Any] = {}
@@ -165,7 +165,7 @@ class Front:
                 candidate.traced, kernels, target, source=source, seconds=asked.compile_seconds
             )
         seconds = time.monotonic() - begun + candidate.seconds
-        return compile_result(target, candidate, compiled, seconds, input_spec(problem).outputs), compiled
+        return compile_result(target, candidate, compiled, seconds, sizes[0].spec.outputs), compiled
 
     # -------------------------------------------------------------- kernels that only the problem's own size launches
     def all_kernels_checked(
@@ -198,6 +198,11 @@ class Front:
                 if found.failure is not None or not missing:
                     return judged.with_result(result)
         return judged.with_result(result.with_(failure=Failure(fault=Fault.UNCHECKED, message=UNCHECKED)))
+
+
+def _own_size(problem: Problem) -> list[SizeRequest]:
+    """The problem's own size alone, as it is."""
+    return requests(problem, Selection(base=AtSize(index=0, problem=problem)), "cuda:0", 0)
 
 
 def _own_kernels(traced: Traced) -> list[str]:

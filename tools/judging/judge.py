@@ -294,7 +294,7 @@ class Judge:
         """
         if self.memory is None:
             return
-        spec = input_spec(problem)
+        spec = input_spec(problem, as_it_is=True)
         needed = COPIES_OF_A_CALL * (spec.bytes + spec.output_bytes)
         if needed <= self.memory.total() // LARGE_DRAW_PARTS or needed <= self.memory.free():
             return

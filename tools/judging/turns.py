@@ -52,7 +52,7 @@ class Turns:
 
         gpu = self._gpu()
         memory = gpu.memory_bytes if gpu else None
-        return memory is not None and input_spec(problem).bytes * SHARED_PARTS <= memory
+        return memory is not None and input_spec(problem, as_it_is=True).bytes * SHARED_PARTS <= memory
 
     @contextmanager
     def at(self, lane: Lane, seconds: float, say: Callable[[str], None], *, shared: bool = False) -> Iterator[None]:

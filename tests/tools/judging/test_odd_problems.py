@@ -155,3 +155,13 @@ def test_a_candidate_that_draws_what_a_random_reference_draws_is_right_as_before
     report = evaluator.evaluate(problem, kept, Options(profile=False, torch_compile=False, own_work="report"))
     assert report.interpreted.random_outputs == (0,)
     assert report.correct, report.explanation
+
+
+def test_a_reference_that_reads_values_has_the_same_form_for_every_target(evaluator):
+    body = "return x * 2.0 if float(x[0, 0]) < 1e30 else x * 3.0"
+    source = FORM.format(arguments="x", body=body, inputs="torch.rand(rows, 4096)").replace(
+        "class", "rows = 4096\nclass", 1
+    )
+    targets = Options(targets=("sm_90", "sm_80"), profile=False, interpret=False)
+    report = evaluator.evaluate(Problem(name="large", source=source), KERNEL_ALONE, targets)
+    assert [made.failure for made in report.compiles] == [None, None]
