@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kernelwright.tools.references.dispatch import quick_answers, quick_mode
+from kernelwright.tools.references.dry_run import without_data
 
 SHAPES = ((), (1,), (4,), (3, 4), (3, 1), (1, 4), (2, 3, 4), (2, 1, 4), (0, 4))
 NUMBERS = {
@@ -122,3 +123,10 @@ def test_describing_a_problem_does_not_import_dynamo() -> None:
     command = [sys.executable, "-c", IMPORTS, "fused_silu", "fused_softmax", "layer_norm", "linear_gelu"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=True)
     assert done.stdout == "False\n"
+
+
+def test_normal_numbers_are_not_drawn_where_there_are_no_values():
+    with without_data():
+        made = [torch.normal(0.0, 1.0, (2, 3)), torch.normal(mean=0.0, std=1.0, size=(2, 3)),
+                torch.normal(torch.zeros(2, 3), 1.0), torch.randn(2, 3)]  # fmt: skip
+    assert [(m.device.type, m.shape) for m in made] == [("meta", torch.Size([2, 3]))] * 4
