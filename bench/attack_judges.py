@@ -58,7 +58,7 @@ def sol_files(case: Case, candidate: str) -> tuple[dict[str, Any], dict[str, Any
 
 
 def sol_execbench(case: Case, candidate: str, folder: Path, data: Path) -> dict[str, Any]:
-    """Its packager and its driver, a process of the driver's own, as its command line starts them."""
+    """Runs SOL-ExecBench's packager and driver, a process of the driver's own, as its command line starts them."""
     import subprocess
 
     from sol_execbench.core import BenchmarkConfig, Definition, Solution, Workload

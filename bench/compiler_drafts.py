@@ -196,7 +196,9 @@ def earlier_rows(arguments: argparse.Namespace) -> list[Row]:
 
 
 def in_order(rows: Sequence[Row], asked: Sequence[tuple[Problem, Mode]]) -> list[tuple[int, Problem]]:
-    """Of each problem that is asked for the row to tune, with its place: first those farthest behind torch.compile."""
+    """Returns, of each problem that is asked for, the row to tune and its place: first those farthest behind
+    torch.compile.
+    """
     problems = {problem.title or problem.name: problem for problem, _ in asked}
     best = [row for row in best_of_modes(rows) if row.problem in problems]
     best.sort(key=lambda row: row.speedup_compiled or row.speedup or 0.0)

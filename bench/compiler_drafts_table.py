@@ -72,7 +72,7 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def geometric_mean(values: Iterable[float | None]) -> str:
-    """With two decimals; a dash of nothing."""
+    """Writes a geometric mean with two decimals; a dash for no values."""
     known = [v for v in values if v]
     return f"{statistics.geometric_mean(known):.2f}" if known else "-"
 
@@ -103,7 +103,7 @@ def _fast(rows: Sequence[Row]) -> str:
 
 
 def best_of_modes(rows: Sequence[Row]) -> list[Row]:
-    """Of each problem the fastest row that is right and was timed."""
+    """Returns for each problem the fastest row that is right and was timed."""
     found: dict[tuple[str, str], Row] = {}
     for row in rows:
         key = (row.level, row.problem)
@@ -113,8 +113,8 @@ def best_of_modes(rows: Sequence[Row]) -> list[Row]:
 
 
 def best_table(rows: Sequence[Row]) -> list[str]:
-    """By level, over the best row of each problem: all of them, then without those that are told apart, then also
-    without products of fp32 that are several of fewer bits (a draft that is made of such is left out there).
+    """Writes a table by level, over the best row of each problem: all of them, then without those that are told apart,
+    then also without products of fp32 that are several of fewer bits (a draft that is made of such is left out there).
     """
     lines = [
         "| level | of | right and timed | fast_1 | over eager | over torch.compile |",

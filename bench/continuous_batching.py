@@ -248,7 +248,9 @@ def _measured(name: str, workload: str, engine: Engine, arguments: argparse.Name
 
 
 def processor_seconds_used() -> float:
-    """Of this process and of all that are alive below it: vLLM computes in processes of its own."""
+    """Returns the processor seconds of this process and of all that are alive below it: vLLM computes in processes of
+    its own.
+    """
     import psutil
 
     own = psutil.Process()
@@ -371,7 +373,9 @@ def _attention(model: Any) -> str:
 
 
 def largest_difference(arguments: argparse.Namespace, replies: Sequence[Reply]) -> float:
-    """Of the replies' log-probs from those of a plain forward pass in float32 on the same device."""
+    """Returns the largest difference of the replies' log-probs from those of a plain forward pass in float32 on the
+    same device.
+    """
     import torch
 
     model = _in_float32(arguments.policy, arguments.device)

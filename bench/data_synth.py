@@ -54,7 +54,7 @@ def page(state: CorpusProgress) -> str:
 
 
 def section(state: CorpusProgress, machine: str) -> str:
-    """Of a corpus that was brought here."""
+    """Writes the section on a corpus that was brought here."""
     return (
         f"## On {machine}\n\n`rl data synth --seed {state.wanted.seed}`, read with `--corpus` on {date.today()}.\n\n"
         + facts_of(state, "there")

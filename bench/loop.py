@@ -70,7 +70,7 @@ class Loop:
             self._ends.append(time.perf_counter())
 
     def milliseconds(self) -> list[float]:
-        """Of each turn, from verdict to verdict."""
+        """Returns the milliseconds of each turn, from verdict to verdict."""
         start = time.perf_counter()
         self._run.run()
         assert all(attempt.report and attempt.report.cached for attempt in self._run.attempts)

@@ -110,7 +110,7 @@ def run(row: Row, problem: Problem, folder: Path, device: str, ends: float) -> d
 
 
 def text(rows: Sequence[dict[str, Any]], command: str, machine: str) -> str:
-    """As Markdown."""
+    """Writes the result as Markdown."""
     right = [r for r in rows if "failure" not in r]
     over, drafts, compiled = (
         geometric_mean(r[name] for r in right)

@@ -22,7 +22,7 @@ from kernelwright.store.records import CandidateFilter
 
 
 def all_rates(asked: str, turns: int, split: str) -> dict[str, float]:
-    """Of every file named, with commas between them."""
+    """Reads the rates of every file named, with commas between the names."""
     found: dict[str, float] = {}
     for path in map(Path, asked.split(",")):
         found |= measured(path, split) if path.suffix == ".json" else rates(path, turns)

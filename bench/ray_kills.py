@@ -181,7 +181,9 @@ def compared(pool: RayPool, count: int, sizes: int) -> dict[str, Any]:
 
 
 def ran_seconds(local: LocalPool, here: bool) -> float:
-    """Of a processor, by this process and the local judges with all that they began, or by it and everything else."""
+    """Returns the processor seconds used by this process and the local judges with all that they began, or by it and
+    everything else.
+    """
     judges = {child.pid for pid in _pids(local) for child in _tree(pid)}
     every = {child.pid for child in _tree(os.getpid())}
     wanted = judges | {os.getpid()} if here else every - judges

@@ -72,7 +72,7 @@ class Turn(NamedTuple):
 
 @contextmanager
 def local_batch(given: argparse.Namespace) -> Iterator[Judged]:
-    """As `agent batch` judges."""
+    """Judges as `agent batch` does."""
     from kernelwright.agent.batch.lanes import JudgingLane, Lanes
     from kernelwright.tools.pipeline import Evaluator
 
@@ -152,7 +152,7 @@ def _outcomes(folder: Path) -> dict[str, int]:
 
 
 def begun(given: argparse.Namespace, candidates: Sequence[Candidate], held: ExitStack) -> dict[str, Judged]:
-    """Both, with each problem judged once; they end with `held`."""
+    """Begins both, with each problem judged once; they end with `held`."""
     judged = {"service": held.enter_context(service(given)), "batch": held.enter_context(local_batch(given))}
     ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
@@ -196,7 +196,7 @@ def _timed(where: str, judged: Judged, candidates: Sequence[Candidate], given: a
 
 
 def chosen(given: argparse.Namespace) -> list[Candidate]:
-    """So many of them, spread over all."""
+    """Chooses so many of them, spread over all."""
     found = read(given.candidates) if given.candidates else ours(on_gpu=given.device != "cpu")
     found = [one for one in found if one.own_work == "strict"]
     step = max(1.0, len(found) / given.problems)
@@ -204,7 +204,7 @@ def chosen(given: argparse.Namespace) -> list[Candidate]:
 
 
 def ratio(done: Sequence[Turn]) -> float | None:
-    """Of the service's verdicts a second to the batch's: geometric means over the turns."""
+    """Returns the ratio of the service's verdicts a second to the batch's: geometric means over the turns."""
     rates = {where: [math.log(one.a_second) for one in done if one.where == where] for where in ("batch", "service")}
     if not all(rates.values()):
         return None

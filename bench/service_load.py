@@ -164,7 +164,9 @@ def record_of(folder: Path) -> dict[str, Any]:
 
 
 def ran_and_waited(process: int) -> str:
-    """Of a process's main thread, from /proc/PID/schedstat (nanoseconds on a processor, and in its queue)."""
+    """Reads the times of a process's main thread from /proc/PID/schedstat (nanoseconds on a processor, and in its
+    queue).
+    """
     ran, waited, _ = Path(f"/proc/{process}/schedstat").read_text().split()
     return f"{int(ran) / 1e9:.1f}, {int(waited) / 1e9:.1f}"
 

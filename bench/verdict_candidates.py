@@ -165,7 +165,7 @@ def variants(half: int) -> list[Entry]:
 
 
 def mixed(honest: list[Entry]) -> list[Entry]:
-    """As many again, made of the same texts: in turns one that is wrong and one that does not compile."""
+    """Makes as many candidates again of the same texts: in turns one that is wrong and one that does not compile."""
     found = list(honest)
     for number, one in enumerate(honest):
         kind, before, after = (

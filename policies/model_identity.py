@@ -23,7 +23,7 @@ class Identity(Value):
 
 
 def identity_of(tokenizer: Any) -> Identity:
-    """Of a loaded transformers tokenizer."""
+    """Returns the identity of a loaded transformers tokenizer."""
     template = tokenizer.chat_template
     return Identity(
         tokenizer_hash=_digest(_tokenizer_text(tokenizer)),

@@ -53,7 +53,7 @@ class ScriptedPolicy:
 
     @property
     def name(self) -> str:
-        """As it was given; `scripted` otherwise."""
+        """The name that was given; `scripted` otherwise."""
         return self._name
 
     @property
@@ -65,7 +65,7 @@ class ScriptedPolicy:
 
     @property
     def prompt_form(self) -> PromptForm:
-        """As the script says."""
+        """The form that the script says."""
         return self._script.prompt_form
 
     def close(self) -> None:

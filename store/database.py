@@ -227,7 +227,7 @@ class Store:
             return existing_row(session.connection(), Trajectory, id)
 
     def problem(self, trajectory_id: int) -> Problem:
-        """As it was when the trajectory began."""
+        """Returns the problem as it was when the trajectory began."""
         with self._transactions.read() as session:
             row = existing_row(session.connection(), Trajectory, trajectory_id)
             [body] = load_blobs(session.connection(), [row.reference_id]).values()

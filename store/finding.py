@@ -30,7 +30,7 @@ _OF_VERDICT = ("correct", "rung", "fault", "cheat", "judged_on", "fingerprint")
 
 
 def trajectory_conditions(wanted: TrajectoryFilter) -> list[ColumnElement[bool]]:
-    """Without the times, which are of the row that is listed."""
+    """Returns the conditions on trajectories, without those on times, which are of the row that is listed."""
     table: Any = Trajectory
     conditions = _equal(table, wanted, _OF_TRAJECTORY)
     if wanted.run is not None:

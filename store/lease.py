@@ -27,7 +27,7 @@ def new_owner() -> str:
 
 
 def retire(owner: str) -> None:
-    """Its store is closed: what it holds is free."""
+    """Frees what a closed store holds."""
     _OPEN.discard(owner)
 
 

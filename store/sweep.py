@@ -19,7 +19,7 @@ from kernelwright.store.search import sweep_index
 
 
 def forget(connection: Connection, trajectory_id: int, owner: str, now: float) -> None:
-    """Its candidates, verdicts and rewards.
+    """Deletes a trajectory with its candidates, verdicts and rewards.
 
     Raises StoreError where somebody works on it, or another trajectory grew out of it.
     """

@@ -68,7 +68,7 @@ def _quiet(_: str) -> None: ...
 
 
 def new_zygote(kind: Kind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
-    """As an evaluator has them: what traces and compiles (`Kind.COMPILE`), and what replays."""
+    """Makes a zygote as an evaluator has it: one that traces and compiles (`Kind.COMPILE`), or one that replays."""
     handed_out = (OUTPUT_FILE,) if kind is Kind.COMPILE else ()
     return Zygote(kind, gpu=gpu, limits=limits, private_scratch=True, warm=WARM_KINDS[kind], handed_out=handed_out)
 
@@ -131,7 +131,7 @@ class Evaluator:
 
     @property
     def target(self) -> str:
-        """Of the GPU that this judges on; where there is none, or it has no name here, the default."""
+        """The target of the GPU that this judges on; where there is none, or it has no name here, the default."""
         from kernelwright.tools.hardware.targets import TARGETS
 
         self.environment()
@@ -273,7 +273,7 @@ class Evaluator:
 
     # -------------------------------------------------------------- trace and compile
     def compile_bare(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> LaunchlessCompilation:
-        """Of kernels that nobody launches. Raises InfrastructureError."""
+        """Compiles kernels that nobody launches. Raises InfrastructureError."""
         from kernelwright.tools.launchless.launchless_compile import compile_bare
 
         return compile_bare(self._zygote(Kind.COMPILE), source, targets, seconds=seconds)

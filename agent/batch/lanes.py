@@ -149,7 +149,7 @@ class JudgingLane:
 
     @staticmethod
     def threads(workers: int, gpu: bool) -> int:
-        """That the evaluator is to have."""
+        """Returns how many threads the evaluator is to have."""
         return workers + (MAX_RUNS_WAITING_FOR_GPU if gpu else 0)
 
     def evaluate(

@@ -93,8 +93,8 @@ def run_batch(
 
 
 def computes_locally(policy: str) -> bool:
-    """By the policy's name: such a one is given many questions in one call; a server or a script is called by each
-    run itself.
+    """Tells by its name whether a policy computes in this process: such a one is given many questions in one call; a
+    server or a script is called by each run itself.
     """
     return policy.partition(":")[0].partition(" ")[0] in ("embedded", "transformers", "vllm")
 

@@ -125,8 +125,8 @@ def choose_search(asked: str) -> SearchKind:
 
 
 def choose_goal(asked: str | None, device: str) -> Goal:
-    """Without one: nine tenths of the speed of light on a GPU; on a CPU, where no speed is measured, a correct
-    kernel.
+    """Returns the goal; without one asked for, nine tenths of the speed of light on a GPU; on a CPU, where no speed is
+    measured, a correct kernel.
     """
     from kernelwright.agent.loop.stopping import Goal, GoalKind
 

@@ -52,7 +52,9 @@ class JudgesElsewhere(NamedTuple):
 
 @contextmanager
 def judges_elsewhere(server: str | None, ray: str | None, device: str) -> Iterator[JudgesElsewhere | None]:
-    """None where neither was asked for. Raises InputError, and InfrastructureError where they cannot be reached."""
+    """Opens the judges of a server or of Ray; None where neither was asked for. Raises InputError, and
+    InfrastructureError where they cannot be reached.
+    """
     from kernelwright.errors import InputError
 
     if server is not None and ray is not None:
@@ -75,7 +77,7 @@ def judges_elsewhere(server: str | None, ray: str | None, device: str) -> Iterat
 
 
 def open_client(url: str) -> JudgeClient:
-    """With the token of the environment. Raises InfrastructureError where the service does not answer."""
+    """Opens a client, its token from the environment. Raises InfrastructureError where the service does not answer."""
     from kernelwright.agent.serving.client import JudgeClient
 
     client = JudgeClient(url, token=os.environ.get(TOKEN))

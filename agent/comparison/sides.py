@@ -13,7 +13,7 @@ from kernelwright.tools.report import Rung
 
 
 class Metrics(Value):
-    """Of one trajectory, or of all of a run together."""
+    """The figures of one trajectory, or of all of a run together."""
 
     trajectories: int = 1
     correct: int = 0

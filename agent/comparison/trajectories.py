@@ -30,7 +30,7 @@ class DivergenceKind(StrEnum):
 
 
 class Divergence(Value):
-    """Of one trajectory from the first."""
+    """Where one trajectory parts from the first."""
 
     kind: DivergenceKind
     turn: int | None = None

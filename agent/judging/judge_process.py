@@ -47,7 +47,7 @@ class Line:
             pass
 
     def read(self) -> ToJudge | None:
-        """None where the pool is gone."""
+        """Reads the next message; None where the pool is gone."""
         try:
             return _READS.validate_json(self._connection.recv_bytes())
         except (EOFError, OSError):

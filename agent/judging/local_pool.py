@@ -51,7 +51,7 @@ class LocalPool(PlacingPool):
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """Of the judges that are alive, by the judge's name."""
+        """The process ids of the judges that are alive, by the judge's name."""
         with self._lock:
             return {j.name: j.process_id for j in self._judges if isinstance(j, LocalJudge) and j.state.alive}
 

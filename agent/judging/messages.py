@@ -11,7 +11,7 @@ from kernelwright.tools.report import Environment, Report
 
 
 class VerdictRequest(Value):
-    """To a judge: make this verdict."""
+    """Asks a judge to make this verdict."""
 
     kind: Literal["ask"] = "ask"
     number: int
@@ -21,7 +21,7 @@ class VerdictRequest(Value):
 
 
 class StopRequest(Value):
-    """To a judge: stop this verdict at its next step."""
+    """Asks a judge to stop this verdict at its next step."""
 
     kind: Literal["stop"] = "stop"
     number: int

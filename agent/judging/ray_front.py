@@ -38,7 +38,7 @@ PACKAGES = ("kernelwright", "triton", "torch")
 
 
 class FrontRequest(Value):
-    """To a task: trace and compile this candidate."""
+    """Asks a task to trace and compile this candidate."""
 
     problem: Problem
     source: str
@@ -63,7 +63,7 @@ class FrontResult(Value):
     versions: tuple[str, ...]
 
     def written(self) -> str:
-        """As JSON in which an infinity is an infinity: pydantic's own writing makes it null."""
+        """Writes JSON in which an infinity is an infinity: pydantic's own writing makes it null."""
         return json.dumps(self.model_dump(mode="json"))
 
 
@@ -130,7 +130,7 @@ class FrontTasks:
     def traced_and_compiled(
         self, problem: Problem, source: str, selection: Selection, asked: Options, seed: int, say: Callable[[str], None]
     ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
-        """By a task. Raises JudgeLost where it was lost, and what `say` and the task's Front raise."""
+        """Has a task do both. Raises JudgeLost where it was lost, and what `say` and the task's Front raise."""
         ask = FrontRequest(
             problem=problem, source=source, selection=selection, options=asked, seed=seed, device=self._device,
             target=self._target,

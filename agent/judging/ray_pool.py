@@ -88,7 +88,7 @@ class RayPool(PlacingPool):
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """Of the actors that have begun and are alive, by the judge's name."""
+        """The process ids of the actors that have begun and are alive, by the judge's name."""
         with self._lock:
             return {j.name: j.ready[2] for j in self._judges if isinstance(j, RayJudge) and j.ready and j.state.alive}
 

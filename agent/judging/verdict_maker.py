@@ -118,7 +118,7 @@ def exception_of(trouble: VerdictError) -> Exception:
 
 
 def one_line(error: Exception) -> str:
-    """Its message, with the type of what is not of ours."""
+    """Writes an exception's message, with the type of one that is not ours."""
     text = " ".join(str(error).split())
     known = isinstance(error, ProblemError | InfrastructureError)
     return (text if known else f"{type(error).__name__}: {text}")[:2000]

@@ -70,7 +70,7 @@ def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
 
 
 def from_turn(turn: Turn, earlier: Sequence[Attempt]) -> Attempt:
-    """As the store has it."""
+    """Makes the attempt of a stored turn."""
     completion = turn.completion
     attempt = Attempt(
         candidate_id=turn.candidate_id,
@@ -94,7 +94,7 @@ def from_turn(turn: Turn, earlier: Sequence[Attempt]) -> Attempt:
 
 
 def with_identity(attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt:
-    """With the hash of its program, and the turn that it repeats."""
+    """Returns the attempt with the hash of its program, and the turn that it repeats."""
     if attempt.source is None:
         return attempt
     own = candidate_hash(attempt.source)

@@ -56,7 +56,9 @@ def write_compact_feedback(report: Report) -> str:
 
 
 def quote_as_data(text: str, limit: int) -> str:
-    """As data: capped in the middle with a note of how much was cut, and unable to close its own quotation."""
+    """Quotes a text as data: capped in the middle with a note of how much was cut, and unable to close its own
+    quotation.
+    """
     data = clean_text(text.strip(), limit).replace("</data", "< /data").replace("```", "` ` `")
     return f"<data>\n{data}\n</data>"
 

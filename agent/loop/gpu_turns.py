@@ -49,7 +49,7 @@ class GpuSharingPolicy(Forwarding):
         self._tools = tools
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """As the policy does, while nothing else runs on the GPU; torch's generators are left as they were."""
+        """Samples as the policy does, while nothing else runs on the GPU; torch's generators are left as they were."""
         from kernelwright.tools.references.seeds import undisturbed
 
         with self._tools.alone_on_the_gpu(), undisturbed():

@@ -33,7 +33,7 @@ LEAVING_SECONDS = 20.0
 
 
 class Size(NamedTuple):
-    """Of one training."""
+    """The size of one training."""
 
     problems: int
     """A step."""
@@ -47,7 +47,7 @@ MOST_JUDGES = 8
 
 
 def command(devices: list[str], folder: Path, spread: bool, seconds: float) -> list[str]:
-    """As a user would type it."""
+    """The command as a user would type it."""
     size = SIZES[devices[0].partition(":")[0]]
     on_gpus, rest = devices[0] != "cpu", devices[2:]
     options: dict[str, Any] = {

@@ -71,7 +71,7 @@ class Server:
         return found
 
     def wait_until_ready(self, count: int) -> None:
-        """So many judges take verdicts: what they import, and the GPU's context, are there."""
+        """Waits until so many judges take verdicts: what they import, and the GPU's context, are there."""
         ends = time.monotonic() + READY_SECONDS
         while httpx2.get(f"{self.address}/v1/health", verify=False, timeout=30).json()["judges_ready"] < count:
             if time.monotonic() > ends:
@@ -151,7 +151,7 @@ async def loaded(load: Load, clients: int, count: int, kill_at: float) -> None:
 
 
 def record_of(folder: Path) -> dict[str, Any]:
-    """Of the server's own record: states, outcomes, how often a content was judged, and each judge's attempts."""
+    """Reads the server's own record: states, outcomes, how often a content was judged, and each judge's attempts."""
     with sqlite3.connect(folder / ".kernelwright" / "service.db") as database:
         states = Counter(state for (state,) in database.execute("SELECT state FROM verdict"))
         rows = database.execute("SELECT verdict_id, judge, outcome, ended - started FROM attempt").fetchall()

@@ -102,7 +102,7 @@ PRETENDED_GPU_PROPERTIES = {
 
 
 def pretend_gpu() -> None:
-    """As much of an H100 as Inductor asks for."""
+    """Pretends as much of an H100 as Inductor asks for."""
     import torch
     import torch._dynamo.device_interface as interfaces
     import torch.utils._triton

@@ -257,7 +257,7 @@ class InProcessPolicy(TransformersPolicy):
 
 
 def fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
-    """Of some numbers of each tensor: training moves them all. Hex, 16."""
+    """Returns a fingerprint of some numbers of each tensor, for training moves them all: 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         flat = weights[name].detach().reshape(-1)

@@ -50,7 +50,7 @@ class PendingRequest(NamedTuple):
 
 
 class WeightsMoved(NamedTuple):
-    """To these weights."""
+    """Says that the policy's weights were moved to these."""
 
     number: int
     path: str

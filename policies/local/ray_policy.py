@@ -27,7 +27,7 @@ POLL_SECONDS = 1.0
 
 
 class ActorAnswer(NamedTuple):
-    """Of one call of an actor."""
+    """The answer to one call of an actor."""
 
     completions: Mapping[int, Completion]
     """By the question's place; not all of them where there is trouble."""

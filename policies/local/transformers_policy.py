@@ -172,7 +172,7 @@ class _Loaded:
 
     @property
     def model(self) -> Any:
-        """With the adapters that were asked for so far."""
+        """The model with the adapters that were asked for so far."""
         return self._model
 
     def finish(self, row: SequenceInDecoding) -> FinishReason:

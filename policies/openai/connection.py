@@ -46,7 +46,7 @@ class UnknownField(Exception):
 
 
 class Connection:
-    """To be used from one event loop; `url` is checked at once."""
+    """A connection to a server, for use from one event loop; `url` is checked at once."""
 
     def __init__(self, model: str, url: str, key: str | None, at_once: int, timeout: float) -> None:
         self.url = url

@@ -77,7 +77,9 @@ class Reply(BaseModel):
     system_fingerprint: str | None = None
 
     def spent(self, prompt: str) -> Usage:
-        """As the server counts; where it does not, a token is guessed for every four characters, and marked so."""
+        """Tokens as the server counts them; where it does not, a token is guessed for every four characters, and marked
+        so.
+        """
         if self.usage is None:
             text = self.choices[0].message.content or ""
             counts = [-(-len(part) // _CHARACTERS_A_TOKEN) for part in (prompt, text)]

@@ -43,7 +43,7 @@ def has_int8(folder: Path) -> bool:
 
 
 def read_int8_tensors(folder: Path) -> dict[str, Any]:
-    """By name, float32. Raises OSError, ValueError."""
+    """Reads tensors by name, as float32. Raises OSError, ValueError."""
     import torch
     from safetensors.torch import load_file
 

@@ -53,7 +53,7 @@ def is_small(folder: Path) -> bool:
 
 
 def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """By name, float32. Raises OSError, ValueError."""
+    """Reads tensors by name, as float32. Raises OSError, ValueError."""
     import torch
     from safetensors.torch import load_file
 

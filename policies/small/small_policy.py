@@ -49,7 +49,7 @@ class SmallTokenizer:
         return list(self.backend_tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Without special tokens."""
+        """Returns the text of token ids, without special tokens."""
         return str(self.backend_tokenizer.decode(list(ids), skip_special_tokens=True))
 
 

@@ -86,5 +86,5 @@ def plain(exported: Exported) -> None:
 
 
 def size_of(extent: Any) -> int:
-    """Of the problem's own inputs."""
+    """Returns a size of the problem's own inputs."""
     return int(extent) if isinstance(extent, int) else int(extent.node.hint)

@@ -70,7 +70,7 @@ class Formula(Value):
 
     @property
     def label(self) -> str:
-        """As the store names it: `default@1`, and a digest where weights are the user's own."""
+        """The formula as the store names it: `default@1`, and a digest where weights are the user's own."""
         shipped = PRESETS.get(self.name)
         if shipped == self:
             return f"{self.name}@{self.version}"

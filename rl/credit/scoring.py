@@ -72,7 +72,7 @@ def follows_the_rule(report: Report) -> bool:
 
 
 def compiled(report: Report) -> bool:
-    """Its kernels compile; where nothing was compiled ahead, a launch was reached."""
+    """Whether its kernels compile; where nothing was compiled ahead, a launch was reached."""
     if report.rung is Rung.SOURCE:
         return False
     if report.compile is not None:

@@ -67,7 +67,7 @@ def returns(moves: Sequence[Move], gamma: float = GAMMA) -> dict[int, float]:
 def credit(
     moves: Sequence[Move], gamma: float = GAMMA, baseline: Baseline = Baseline.LEAVE_ONE_OUT
 ) -> dict[int, Credit]:
-    """By id. Groups may have any sizes; one that is alone has the advantage 0."""
+    """Returns the credit of turns by id. Groups may have any sizes; one that is alone has the advantage 0."""
     values = returns(moves, gamma)
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for move in moves:

@@ -48,7 +48,7 @@ def parse_target_names(texts: list[str]) -> tuple[str, ...]:
 
 
 def parse_problems(names: list[str]) -> list[Problem]:
-    """Of `catalogue`, folders, files, and `synth:N`: the first N training tasks of seed 0."""
+    """Returns the problems of `catalogue`, folders, files, and `synth:N`: the first N training tasks of seed 0."""
     from kernelwright.agent.batch.suite_choice import choose_problems
     from kernelwright.rl.data.synth.engine.tasks import tasks
 

@@ -26,7 +26,7 @@ def evaluating(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def evaluator() -> Evaluator:
-    """Of the process that this is called in."""
+    """The evaluator of the process that this is called in."""
     found: Evaluator = _here["evaluator"]
     return found
 

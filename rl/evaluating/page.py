@@ -31,7 +31,7 @@ def write_evaluation(found: Evaluation, folder: Path, command: str, machine: str
 
 
 def format_page(found: Evaluation, command: str, machine: str, date: str) -> str:
-    """Without a title and without the pictures: what a model's card takes."""
+    """Writes the page without a title and without the pictures: what a model's card takes."""
     temperature = "greedy first, then 0.8" if found.temperature is None else f"{found.temperature:g}"
     judged = "on a CPU, interpreted, at small shapes" if found.device == "cpu" else f"on {found.device} at full shapes"
     faults = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in found.faults.items())

@@ -40,7 +40,7 @@ class Rollout(Value):
     turns: tuple[RolloutTurn, ...]
 
     def within(self, turns: int) -> Sample:
-        """As if it had been given so many turns: right where any of them is, with the best speed of them."""
+        """The rollout as if it had had so many turns: right where any of them is, with the best speed of them."""
         seen = self.turns[:turns]
         right = [turn for turn in seen if turn.correct]
         best = max(right, key=lambda turn: turn.speedup or 0.0, default=seen[-1] if seen else None)
@@ -58,7 +58,7 @@ class Rollout(Value):
 def read_rollouts(
     store: Store, run: str, keys: Collection[str], families: Mapping[str, str], solutions: Mapping[str, str]
 ) -> list[Rollout]:
-    """Of the run's trajectories with these keys (problem and settings), oldest first.
+    """Reads rollouts of the run's trajectories with these keys (problem and settings), oldest first.
 
     Turns that are not judged yet are left out.
     """

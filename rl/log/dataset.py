@@ -229,7 +229,7 @@ def _speedless(report: Report) -> Refusal | None:
 
 
 def revision_of(turn: Turn) -> str:
-    """Of weights and adapter together."""
+    """Returns the revision of weights and adapter together."""
     completion = turn.completion
     if completion is None:
         return ""

@@ -167,7 +167,7 @@ def _depths(samples: Sequence[Sample]) -> tuple[DepthStats, ...]:
 
 
 def reward_stats(formula: Formula, log: Log) -> RewardStats | None:
-    """None where nothing was scored."""
+    """Returns the statistics of rewards; None where nothing was scored."""
     samples = log.all_scored
     if not samples:
         return None

@@ -42,13 +42,15 @@ def prepare_output(options: TrainOptions, more: dict[str, Any]) -> bool:
 
 
 def refuse_existing_output(output: Path) -> None:
-    """Raises InputError; an empty folder is in nobody's way."""
+    """Raises InputError where the folder holds something; an empty one is in nobody's way."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(f"{output} is there already: choose another --out, or move it away")
 
 
 def training_id(options: TrainOptions) -> str:
-    """Of this training alone: another one with the same name in the same database never takes up its rounds."""
+    """Returns the id of this training alone: another one with the same name in the same database never takes up its
+    rounds.
+    """
     return str(json.loads((options.work / SETTINGS_FILE).read_text(encoding="utf-8"))["training"])
 
 

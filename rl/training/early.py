@@ -13,14 +13,16 @@ from kernelwright.store.database import Store
 
 
 def look_at_log(options: LogOptions) -> None:
-    """Raises InputError, PolicyRefused, StoreError."""
+    """Reads the log before anything heavy is imported. Raises InputError, PolicyRefused, StoreError."""
     with Store.open(options.db, create=False, readonly=True) as store:
         refuse_empty(store, options)
     _look_at_policy(options)
 
 
 def look_at_problems(options: OnlineOptions) -> None:
-    """Raises InputError, PolicyRefused, ProblemError, StoreError."""
+    """Looks at the problems before anything heavy is imported. Raises InputError, PolicyRefused, ProblemError,
+    StoreError.
+    """
     ProblemSource(options.problems, options.seed, options.against)
     _look_at_policy(options)
     with open_store(options.db):

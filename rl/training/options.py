@@ -63,7 +63,7 @@ CHANGEABLE_FIELDS = frozenset(
 
 
 class TrainOptions(Value):
-    """Of every kind of training here."""
+    """The options of every kind of training here."""
 
     policy: str = "embedded"
     """As `--policy` names it, or the base of `--base`."""

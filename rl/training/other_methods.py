@@ -61,7 +61,9 @@ def rft_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str,
 
 
 def prompts_of(samples: Sequence[Sample]) -> list[tuple[list[Sample], list[Sample]]]:
-    """Of every prompt with both: the good replies and the others, the best and the worst first, each program once."""
+    """Returns for every prompt with both: the good replies and the others, the best and the worst first, each program
+    once.
+    """
     prompts: dict[Any, dict[str, Sample]] = defaultdict(dict)
     for sample in samples:
         prompts[(sample.problem_hash, sample.messages)].setdefault(sample.source_hash or sample.text, sample)

@@ -16,7 +16,7 @@ LONGEST_WAIT = timedelta(hours=2)
 
 
 class ProcessRank(NamedTuple):
-    """Of this process among all."""
+    """The rank of this process among all."""
 
     rank: int
     world: int

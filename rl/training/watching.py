@@ -25,7 +25,7 @@ def unwatched(step: int, steps: int, figures: dict[str, float]) -> None:
 
 
 class Watching(TrainerCallback):
-    """Of one training, whatever the method."""
+    """Watches one training, whatever the method."""
 
     def __init__(
         self, subject: Subject, work: Path, watch: Watch, limits: Limits, *, max_minutes: float | None,

@@ -20,7 +20,7 @@ Known = dict[Place, torch.Tensor]
 
 
 class KnownValues:
-    """Of the fake tensors of one mode, which tells of each operator before and after it is done."""
+    """The known values of the fake tensors of one mode, which tells of each operator before and after it is done."""
 
     def __init__(self) -> None:
         self._by_storage: dict[int, tuple[Any, Known]] = {}

@@ -33,7 +33,7 @@ _NO_BITS = 8
 
 @dataclass(frozen=True)
 class Usage:
-    """Of one kernel."""
+    """The resources that one compiled kernel uses."""
 
     registers: int | None
     spills: int | None

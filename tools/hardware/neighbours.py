@@ -12,7 +12,9 @@ BUSY_SHARE = 0.05
 
 
 def neighbours_of(uuid: str, sensors: Mapping[str, Mapping[str, Any]]) -> tuple[Neighbour, ...]:
-    """Those at work, in the driver's order. sensors: as gpus.read_sensors gives them. uuid: of the GPU that judges."""
+    """Returns the GPUs at work beside the judging one, in the driver's order. sensors: as gpus.read_sensors gives them.
+    uuid: of the GPU that judges.
+    """
     return tuple(
         Neighbour(uuid=other, name=told.get("name") or "", busy=busy, power_watts=told.get("power_watts"))
         for other, told in sensors.items()

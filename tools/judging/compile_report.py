@@ -138,7 +138,9 @@ def _failure_of(step: Launch, compiled: Mapping[str, Any]) -> Failure | None:
 
 
 def late_kernel(traced: Traced, index: int, binaries: Mapping[str, Any]) -> str:
-    """Of a kernel that could not be compiled in time for one size, if kernels are compiled; empty where all could."""
+    """Names a kernel that could not be compiled in time for one size, where kernels are compiled; empty where all
+    could.
+    """
     if not binaries or traced.traces[index] is None:
         return ""
     failures = (binaries[k].failure for k in kernels_of(traced, [index]) if k in binaries)

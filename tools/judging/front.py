@@ -40,7 +40,7 @@ class TracesAndCompiles(Protocol):
 
 
 class Front:
-    """Of one device; shared by all threads."""
+    """Traces and compiles candidates for one device; shared by all threads."""
 
     def __init__(self, zygote: Zygote, compiler: Compiler, device: str, own_target: str) -> None:
         """zygote: of kind COMPILE.

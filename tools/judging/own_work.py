@@ -47,7 +47,7 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """As it is written on the command line."""
+        """The rule as it is written on the command line."""
         return f"share:{self.share:g}" if self.mode == "share" else self.mode
 
     @classmethod

@@ -74,7 +74,7 @@ class TimedProblem:
 
 
 class Profiler:
-    """Of one GPU: the clock, and the references that were timed."""
+    """Times candidates on one GPU: it holds the clock, and the references that were timed."""
 
     def __init__(self, device: str, gpu: Gpu | None, sharers: int = 1) -> None:
         """sharers: judges, of other processes too, that keep memory on this GPU."""

@@ -57,7 +57,7 @@ def changed_weight(model: Any, updated: Collection[str], weights: Mapping[str, t
 
 
 def lacks_buffer(name: str, model: Any) -> Failure:
-    """Of a buffer that the reference updates and that the candidate does not hold."""
+    """Writes that a candidate lacks a buffer which the reference updates."""
     held = dict(model.named_buffers())[name]
     shape, dtype = _form(held.shape, held.dtype)
     message = (

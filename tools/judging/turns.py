@@ -26,7 +26,7 @@ class _WaitedSeconds(threading.local):
 
 
 class Turns:
-    """Of one evaluator. Thread-safe."""
+    """The lanes and GPU turns of one evaluator. Thread-safe."""
 
     def __init__(self, lane: Callable[[Lane], AbstractContextManager[None]], gpu: Callable[[], Gpu | None]) -> None:
         """lane: entered for the time that a verdict works there. gpu: the one that this evaluator judges on."""

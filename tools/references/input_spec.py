@@ -60,7 +60,7 @@ class InputSpec(Value):
 
     @property
     def output_bytes(self) -> int:
-        """Of all outputs that are tensors."""
+        """Bytes of all outputs that are tensors."""
         import torch
 
         made = [o for o in self.outputs if o.dtype != "none"]

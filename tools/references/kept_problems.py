@@ -56,7 +56,7 @@ class GpuMemory:
         return torch.cuda.memory_reserved(self._device)
 
     def give_back_unused(self) -> None:
-        """So that other processes find it."""
+        """Gives unused memory back, so that other processes find it."""
         import torch
 
         torch.cuda.empty_cache()
@@ -68,7 +68,7 @@ class GpuMemory:
 
 
 class KeptProblems:
-    """Of one judge; what was used longest ago goes first."""
+    """The problems that one judge keeps; the one used longest ago goes first."""
 
     def __init__(self, memory: GpuMemory | None, sharers: int) -> None:
         """memory: of the GPU; None on a CPU. sharers: judges, of other processes too, that keep memory there."""
@@ -120,7 +120,7 @@ class KeptProblems:
     # -------------------------------------------------------------- bytes
     @property
     def nbytes(self) -> int:
-        """Of everything that is kept."""
+        """Bytes of everything that is kept."""
         return sum(self._weights.values()) + sum(self._drawn.values())
 
     def _own_part(self, memory: GpuMemory) -> int:

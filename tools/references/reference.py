@@ -135,7 +135,7 @@ class Reference:
 
     @property
     def input_names(self) -> list[str]:
-        """Of each of the inputs: its place among the arguments, `0[1]` inside of one."""
+        """Names each input by its place among the arguments, `0[1]` inside of one."""
         return [] if self._form is None else leaf_names(self._form)
 
     def run(self, model: Any, inputs: list[Any], rng: int, left: list[Any] | None = None) -> list[Any]:

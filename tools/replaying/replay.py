@@ -125,7 +125,7 @@ class Replay:
         return leaf
 
     def kept_tensors(self) -> list[Any]:
-        """Of what outlives a call: the candidate's own, not the judge's weights."""
+        """The tensors that outlive a call: the candidate's own, not the judge's weights."""
         weights = {id(t) for t in self._weights.values()}
         return [t for t in self.survivors() if id(t) not in weights and t.numel()]
 

@@ -248,7 +248,7 @@ def alias(output: Any, inputs: Sequence[Any], state: Mapping[str, Any]) -> Messa
 
 
 def as_if_called_again(before: Sequence[Any], now: Sequence[Any], times: int) -> dict[int, Any]:
-    """By their places the tensors that changed, moved on by so many times the same change."""
+    """Returns, by their places, the tensors that changed, moved on by so many times the same change."""
     import torch
 
     found: dict[int, Any] = {}

@@ -45,7 +45,7 @@ def remove_empty() -> None:
 
 
 def remove(folder: Path, seconds: float = REMOVING_SECONDS) -> None:
-    """With what a process that is just dying there may still write, for so many seconds."""
+    """Removes a folder with what a process that is just dying may still write there, for so many seconds."""
     deadline = time.monotonic() + seconds
     _made.pop(folder, None)
     shutil.rmtree(folder, ignore_errors=True)

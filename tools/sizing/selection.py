@@ -200,7 +200,7 @@ def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: in
 
 
 def thresholds_in(source: str) -> tuple[int, ...]:
-    """Of the numbers in a text those over 16 that are no power of two: sizes at which it may do something else."""
+    """Returns those numbers of a text that are over 16 and no power of two: sizes at which it may do something else."""
     return tuple(n for n in numbers_in(source) if n > 16 and n & (n - 1))[:MOST_THRESHOLDS]
 
 

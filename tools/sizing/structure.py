@@ -237,7 +237,7 @@ class _Extents:
 
 
 def same_form(one: Weight, other: Weight) -> bool:
-    """As many inputs, outputs and weights, each with as many axes."""
+    """Whether there are as many inputs, outputs and weights, each with as many axes."""
     pairs = ((one.inputs, other.inputs), (one.outputs, other.outputs), (one.weights, other.weights))
     return all([len(s) for s in a] == [len(s) for s in b] for a, b in pairs)
 

@@ -68,7 +68,7 @@ class Baseline(Value):
 
 
 class Baselines:
-    """Of one device. Thread-safe; each problem is compiled once."""
+    """The torch.compile baselines of one device. Thread-safe; each problem is compiled once."""
 
     def __init__(self, device: str, cache_dir: Path | None = None) -> None:
         """cache_dir: where they are kept for another day; None keeps them as long as this object lives."""
@@ -192,7 +192,7 @@ class _Compiler:
         return said[-1][:200] if said else ""
 
     def end(self) -> None:
-        """With the compiler's own workers. May be called from any thread."""
+        """Ends the process with the compiler's own workers. May be called from any thread."""
         self._worker.end()
 
     def close(self) -> None:

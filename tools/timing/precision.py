@@ -25,8 +25,8 @@ _PLAIN = {
 
 
 def reference_precision(tensors: Iterable[Any]) -> str:
-    """Of torch's eager mode in this process on these inputs and weights: their widest floating type; for fp32 what
-    torch's switches make of it.
+    """Returns the precision of torch's eager mode in this process on these inputs and weights: their widest floating
+    type; for fp32 what torch's switches make of it.
     """
     import torch
 

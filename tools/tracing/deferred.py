@@ -58,7 +58,7 @@ class Deferred:
         leave: Any,
         *args: Any,
     ) -> None:
-        """As Triton's launcher is called, from 3.6 to 3.9."""
+        """Launches as Triton's launcher is called, from 3.6 to 3.9."""
         self._launch((x, y, z), args)
 
     def _launch(self, grid: tuple[Any, ...], args: tuple[Any, ...]) -> None:

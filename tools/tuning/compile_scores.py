@@ -58,7 +58,7 @@ class CompileScore(Value):
 
     @property
     def bound(self) -> str:
-        """Of the launch that takes longest by the model."""
+        """The bound of the launch that takes longest by the model."""
         longest = max(self.kernels, key=lambda kernel: kernel.cycles, default=None)
         return longest.bound if longest is not None else ""
 

@@ -21,7 +21,7 @@ SLOW_WEIGHT = 4.0
 
 @dataclass(frozen=True)
 class InstructionCounts:
-    """Of one thread."""
+    """The instructions of one thread."""
 
     issued: float = 0.0
     """Instructions, special functions weighted."""

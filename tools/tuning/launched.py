@@ -33,7 +33,9 @@ class LaunchFacts(Value):
 
 
 def launches_at(traced: Traced, index: int = 0) -> tuple[LaunchFacts, ...]:
-    """Of one call, in order; of an autotuned launch its first configuration. Empty where there is no trace."""
+    """The launches of one call, in order; of an autotuned launch its first configuration. Empty where there is no
+    trace.
+    """
     trace = traced.traces[index] if index < len(traced.traces) else None
     if trace is None:
         return ()

@@ -41,7 +41,7 @@ DOT_PRODUCT = tuple(1 << n for n in range(4, 9))
 
 
 def option_values(role: Role, start: int) -> tuple[int, ...]:
-    """Of warps, stages and CTAs of a launch."""
+    """The legal values of warps, stages and CTAs of a launch."""
     known: Sequence[int] = {Role.WARPS: WARPS, Role.STAGES: STAGES, Role.CTAS: CTAS}.get(role, COUNTS)
     return tuple(sorted({*known, start}))
 

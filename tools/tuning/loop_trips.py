@@ -17,7 +17,7 @@ class Unknown(ValueError):
 
 
 def trips_of(node: ast.FunctionDef, launch: LaunchFacts) -> list[float]:
-    """Of the outermost loops that are not unrolled, in order; 1 where it is unknown.
+    """Counts the trips of the outermost loops that are not unrolled, in order; 1 where it is unknown.
 
     A loop whose ends depend on the program's number is counted for the program in the middle of the grid.
     """
@@ -60,7 +60,7 @@ class _Numbers:
         return float(-(-(last - first) // step))
 
     def value(self, node: ast.expr, deepest: int) -> float:
-        """Raises Unknown."""
+        """Returns the value of an expression. Raises Unknown."""
         if deepest == 0:
             raise Unknown("too deep")
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):

@@ -125,7 +125,7 @@ def create_reduction(kind: Literal["sum", "dot"], x: Any, ranges: list[Any], ste
 
 
 def all_hold(tests: list[Any]) -> Any:
-    """Of comparisons: whether all hold."""
+    """Whether all of some comparisons hold."""
     import torch
     from torch._inductor.virtualized import ops
 

@@ -55,7 +55,7 @@ class KnownBenchmarks(Value):
 
     @property
     def counts(self) -> dict[str, int]:
-        """For people: `kernelbench, by hash` -> problems."""
+        """Counts problems for people: `kernelbench, by hash` -> problems."""
         return {f"{suite.name}, by hash": suite.problems for suite in self.suites}
 
 

@@ -90,12 +90,12 @@ def _done(source: Path, out: Path, problems: list[Problem]) -> Cleaned | None:
 
 
 def suites_hash(problems: list[Problem]) -> str:
-    """Of the problems that were compared with, whatever their order."""
+    """Returns a hash of the problems that were compared with, whatever their order."""
     return hashlib.sha256("".join(sorted(p.hash for p in problems)).encode()).hexdigest()
 
 
 def shards_hash(there: list[Path]) -> str:
-    """Of files as they are now: another shard, size or time of change gives another."""
+    """Returns a hash of files as they are now: another shard, size or time of change gives another."""
     return hashlib.sha256("".join(map(_mark, there)).encode()).hexdigest()
 
 

@@ -100,7 +100,7 @@ class Benchmarks:
         self._known: dict[str, Leak | None] = {}
 
     def compare(self, row: Row) -> Comparison:
-        """By every program in the row, and by the words of its prompt where it has no reference."""
+        """Compares by every program in the row, and by the words of its prompt where it has no reference."""
         programs = programs_of(row)
         found = [leak for text in programs if (leak := self.leak(text))]
         if not row.reference and (worded := self._by_words(row.prompt)):

@@ -51,7 +51,7 @@ def licence_of_tag(text: str) -> str:
 
 
 def licence_of_folder(folder: Path, top: Path) -> str:
-    """Of the nearest licence file, from `folder` up to `top`."""
+    """Returns the licence of the nearest licence file, from `folder` up to `top`."""
     for place in (folder, *folder.parents):
         for file in sorted(place.iterdir()):
             if file.is_file() and NAMES.match(file.name):

@@ -31,7 +31,7 @@ MAX_LOGITS = 1 << 27
 
 
 class PolicyDrift(Value):
-    """Of one policy against the rows that another one sampled."""
+    """How far one policy is from the one that sampled the rows."""
 
     effective: float
     """Effective sample size over the number of rows, 0 to 1: (sum w)^2 / (n sum w^2), w a row's whole ratio (Kong

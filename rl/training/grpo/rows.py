@@ -58,7 +58,7 @@ def _rates(sample: Sample) -> dict[str, float]:
 
 
 def in_order(rows: Iterable[ScoredCompletion]) -> list[ScoredCompletion]:
-    """By what they hold: the same samples give the same order, whichever thread was first."""
+    """Orders samples by what they hold: the same samples give the same order, whichever thread was first."""
     return sorted(rows, key=lambda row: (tuple(row.prompt_ids), tuple(row.completion_ids), tuple(row.logps)))
 
 

@@ -59,7 +59,7 @@ class JudgingTotals(Value):
 
 
 class JudgePool:
-    """As a run sees it, an evaluator.
+    """Judges that a run sees as one evaluator.
 
     Equal programs for one problem are judged once, also while the first is still at work. A context manager.
     """

@@ -99,7 +99,9 @@ def begin(options: LoopOptions) -> list[Cycle]:
 
 
 def loop_id(options: LoopOptions) -> str:
-    """Of this loop alone: another one of the same name in the same database never takes up its measurements."""
+    """Returns the id of this loop alone: another one of the same name in the same database never takes up its
+    measurements.
+    """
     return str(json.loads((options.output / ASKED).read_text(encoding="utf-8"))["loop"])
 
 
@@ -177,7 +179,7 @@ def measure_policy(
     options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: Judges, store: Store, name: str,
     samples: int = 1
 ) -> list[HeldOutFigures]:  # fmt: skip
-    """Of one policy by its name, its weights whole."""
+    """Measures one policy by its name, its weights whole."""
     subject = open_subject(policy)
     own = options.model_copy(update={"policy": policy})
     name = f"{name}-{subject.revision[:8]}"

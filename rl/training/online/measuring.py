@@ -17,7 +17,7 @@ BOOTSTRAP_DRAWS = 2000
 
 
 class HeldOutFigures(Value):
-    """Of one policy on one split."""
+    """The figures of one policy on one held-out split."""
 
     split: str
     problems: int

@@ -51,7 +51,7 @@ class ProblemSource:
             return self._at(step, count)
 
     def others(self, step: int, count: int) -> list[Problem]:
-        """Of the same kinds, drawn with another seed."""
+        """Returns problems of the same kinds, drawn with another seed."""
         with self._lock:
             if self._more is None:
                 self._more = ProblemSource(self._asked, self._seed + SECOND_ROUND_SEED, self._against)
@@ -82,7 +82,7 @@ def is_synth(name: str) -> bool:
 
 
 def generated(name: str, seed: int, against: Sequence[str] = ()) -> Iterator[Problem]:
-    """Without end. name: `synth`, `synth:SPLIT` or its last word. Raises InputError."""
+    """Draws generated problems without end. name: `synth`, `synth:SPLIT` or its last word. Raises InputError."""
     from kernelwright.rl.data.cleaning.suites import graphs_of
     from kernelwright.rl.data.rows import Split
     from kernelwright.rl.data.synth.engine.tasks import stream

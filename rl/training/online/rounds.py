@@ -123,8 +123,8 @@ class Rounds:
 
 
 def settings_of(options: OnlineOptions, policy: Policy, step: int) -> Settings:
-    """As the agent would be told on the command line: sampled from the policy's own distribution, repaired up to
-    the number of turns.
+    """Returns the settings as the agent would be told on the command line: sampled from the policy's own distribution,
+    repaired up to the number of turns.
     """
     return Settings(
         policy=policy.name, targets=(TARGET,), device="cpu", budgets=Budgets(turns=options.turns),

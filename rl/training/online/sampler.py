@@ -159,8 +159,8 @@ def trains_adapters(subject: Subject, options: OnlineOptions) -> bool:
 
 
 def whole_sampler(subject: Subject, options: OnlineOptions) -> InProcessSampler:
-    """Of whole weights, as they are now: in actors where there is a cluster; in a process of its own where that is
-    asked for, or where a GPU waits for the loop and the weights are few.
+    """Opens a sampler of whole weights, as they are now: in actors where there is a cluster; in a process of its own
+    where that is asked for, or where a GPU waits for the loop and the weights are few.
     """
     if options.ray is not None:
         return RaySampler(subject, options)
@@ -178,7 +178,7 @@ def _is_small(subject: Subject, options: OnlineOptions) -> bool:
 
 
 def bytes_of(path: str) -> int:
-    """Of the weights that lie there; 0 where none do, as for a name of the hub."""
+    """Returns the bytes of the weights that lie there; 0 where none do, as for a name of the hub."""
     return sum(file.stat().st_size for file in Path(path).glob("*.safetensors"))
 
 

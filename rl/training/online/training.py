@@ -80,7 +80,7 @@ def formula_of(options: OnlineOptions) -> Formula:
 
 
 class Slot(NamedTuple):
-    """Of one round at a time."""
+    """A place for one round at a time."""
 
     rounds: Rounds
     sampler: Sampler
@@ -137,7 +137,7 @@ class OnlineBatches:
         return round.result()
 
     def figures(self) -> dict[str, float]:
-        """Of the step that is trained on."""
+        """The figures of the step that is trained on."""
         return self._figures
 
     def close(self) -> None:

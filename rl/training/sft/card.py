@@ -163,7 +163,7 @@ def machine_line(device: str) -> str:
 
 
 def git_revision() -> str:
-    """Of this project's checkout, with + where it is changed; empty where it is none."""
+    """Returns the git revision of this project's checkout, with + where it is changed; empty where it is none."""
     try:
         done = subprocess.run(
             ["git", "-C", str(Path(__file__).parents[3]), "describe", "--always", "--dirty=+", "--exclude=*"],

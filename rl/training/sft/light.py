@@ -12,7 +12,8 @@ PROBES = ("draft\nx = 1", "\n  y\n\n", "<b>'\"&")
 
 
 class LightTokenizer:
-    """As transformers' own, for texts without special treatment and chats of one user's message.
+    """A tokenizer that does what transformers' own does, for texts without special treatment and chats of one user's
+    message.
 
     Can be sent to other processes.
     """
@@ -27,8 +28,8 @@ class LightTokenizer:
 
     @classmethod
     def of(cls, tokenizer: Any) -> Self | None:
-        """None where the tokenizer is not of the `tokenizers` library, or its template does more than put text
-        round the message.
+        """Makes one; None where the tokenizer is not of the `tokenizers` library, or its template does more than put
+        text round the message.
         """
         if not getattr(tokenizer, "is_fast", False):
             return None

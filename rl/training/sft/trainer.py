@@ -52,7 +52,7 @@ class Clock:
 
     @property
     def share(self) -> float:
-        """Of the limit; 0 where there is none."""
+        """The share of the limit that is spent; 0 where there is none."""
         return 0.0 if self.limit is None else self.spent / self.limit
 
 
@@ -69,8 +69,8 @@ class Schedule:
 
 
 class KernelSFTTrainer(SFTTrainer):
-    """As trl's, and: ends with the clock, never leaves half a checkpoint, writes no card (ours is written at the
-    end).
+    """trl's trainer, which also ends with the clock, never leaves half a checkpoint, writes no card (ours is written at
+    the end).
     """
 
     def __init__(self, clock: Clock, **options: Any) -> None:
@@ -108,8 +108,8 @@ class KernelSFTTrainer(SFTTrainer):
 
 
 class BucketedSFTTrainer(KernelSFTTrainer):
-    """For small models on one device: rows of like length together, one compiled program for each shape, nothing that
-    waits for the GPU.
+    """A trainer for small models on one device: rows of like length together, one compiled program for each shape,
+    nothing that waits for the GPU.
 
     Seen on an H200 with 10 M parameters and short rows: SFTTrainer as it comes 0.08 M tokens/s, batches like these and
     torch.compile 2 M.

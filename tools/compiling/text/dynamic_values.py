@@ -120,7 +120,7 @@ def world() -> dict[str, Any]:
 
 
 def python_builtins() -> dict[str, Callable[..., Any]]:
-    """Those that see through constexprs and take tensors."""
+    """Returns Python's builtins in forms that see through constexprs and take tensors."""
     return {
         "isinstance": _unwrapping(builtins.isinstance), "hasattr": _unwrapping(builtins.hasattr),
         "getattr": _unwrapping(builtins.getattr),

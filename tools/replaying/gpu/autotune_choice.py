@@ -23,7 +23,7 @@ TimedCall = Callable[[Mapping[int, int], StepTimes], None]
 
 
 def choices_of(steps: Sequence[Step]) -> dict[int, Choice]:
-    """By their number among the choices of these steps, from 0."""
+    """The launches that choose a configuration, by their number among the choices of these steps, from 0."""
     return dict(enumerate(step for step in steps if isinstance(step, Choice)))
 
 

@@ -76,7 +76,7 @@ class Captured:
         self._graph.replay()
 
     def release(self) -> None:
-        """Its memory goes back to the pool."""
+        """Gives the graph's memory back to the pool."""
         self.outputs = None
         self._graph.reset()
 

@@ -142,8 +142,8 @@ class _Descriptor:
         )
 
     def tensor_map(self, name: str, meta: Mapping[str, Any]) -> TensorMap:
-        """As the kernel was compiled for: `meta` is Triton's swizzle, elem_size, elem_type, block_size and
-        fp4_padded.
+        """Makes the tensor map that the kernel was compiled for: `meta` is Triton's swizzle, elem_size, elem_type,
+        block_size and fp4_padded.
         """
         box = tuple(int(n) for n in meta["block_size"])
         if meta.get("is_im2col") or len(box) != len(self.shape) or self.strides[-1] != 1:

@@ -32,7 +32,7 @@ class OneByOne:
             self._wait(self.name(step))
 
     def name(self, step: Step) -> str:
-        """Of the step that was begun last: `max_pool_kernel (launch 12 of 40)`."""
+        """The name of the step that was begun last: `max_pool_kernel (launch 12 of 40)`."""
         if isinstance(step, Launch):
             function = self._traced.functions[self._traced.kernels[step.kernel].function]
             return f"{clean_text(function.name, 120)} (launch {self._launches} of {self._of})"

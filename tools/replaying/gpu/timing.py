@@ -48,7 +48,7 @@ class Run(Protocol):
 
 
 class TimedTrace:
-    """Of one opened trace.
+    """The clock of one opened trace.
 
     The judge asks `clock_choose` where there are choices, `clock_open`, `clock_block` several times, `clock_check`,
     `clock_launches`, `clock_close`.
@@ -193,7 +193,8 @@ def _has_work(step: Any) -> bool:
 
 
 def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> TimedTrace:
-    """Of the trace that is open. replay: tools.replaying.replay.Replay. launch: as a `Call` of steps.py takes it.
+    """Makes the clock of the trace that is open. replay: tools.replaying.replay.Replay. launch: as a `Call` of steps.py
+    takes it.
 
     A trace whose later calls differ from the first is timed by those; the first one must have been run on some inputs.
     """

@@ -49,7 +49,7 @@ class KernelParameters:
             self._parameters.append((name, index, kind, name in plain))
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """By parameter. Raises Failed for a value that does not fit its type."""
+        """The values of a launch by parameter. Raises Failed for a value that does not fit its type."""
         return {
             name: self._with_fields(name, self._value(name, (index,), kind, given.get(name, NOTHING), plain))
             for name, index, kind, plain in self._parameters

@@ -37,7 +37,9 @@ class AutotuneList:
 
 
 def lists_of(tree: ast.Module, scopes: Scopes) -> list[AutotuneList]:
-    """Those that are written out; a list that a function or a comprehension makes cannot be read."""
+    """Returns the lists of configurations that are written out; a list that a function or a comprehension makes cannot
+    be read.
+    """
     found = []
     for kernel in kernels_of(tree).values():
         call = kernel.autotune

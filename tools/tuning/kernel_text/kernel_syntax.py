@@ -57,7 +57,7 @@ class KernelSyntax:
 
 
 def kernels_of(tree: ast.Module) -> dict[str, KernelSyntax]:
-    """By name; of several with one name, which only a branch can choose from, none."""
+    """The kernels of a text by name; of several with one name, which only a branch can choose from, none."""
     found: dict[str, list[KernelSyntax]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and any(_is(d, "jit") for d in node.decorator_list):

@@ -86,14 +86,14 @@ class Space(Value):
         return {p.name: p.start for p in self.parameters}
 
     def named(self, name: str) -> Parameter:
-        """Raises KeyError."""
+        """Returns the parameter of that name. Raises KeyError."""
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
         raise KeyError(name)
 
     def only(self, names: set[str]) -> Space:
-        """Without the parameters that are not named."""
+        """Returns the parameters that are named, without the others."""
         kept: Space = self.with_(parameters=tuple(p for p in self.parameters if p.name in names))
         return kept
 

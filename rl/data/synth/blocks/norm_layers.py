@@ -22,7 +22,7 @@ def group_layer(sketch: Sketch, channels: str) -> tuple[str, bool]:
 
 
 def batch_layer(sketch: Sketch, axes: int, channels: str) -> str:
-    """Without running statistics, which a kernel would have to update as well."""
+    """Draws a batch norm without running statistics, which a kernel would have to update as well."""
     _channels(sketch, channels)
     return f"nn.BatchNorm{axes}d({channels}{_eps(sketch, ('momentum',))}, track_running_stats=False)"
 

@@ -19,7 +19,7 @@ SUM_KERNEL_LINES = [
 
 @dataclass(frozen=True)
 class Loss:
-    """Of single elements. `{p}`: predictions, `{t}`: targets, in the reference; x and y in the kernel."""
+    """A loss of single elements. `{p}`: predictions, `{t}`: targets, in the reference; x and y in the kernel."""
 
     name: str
     torch: tuple[str, ...]

@@ -29,7 +29,7 @@ CHANGING_KERNEL_MESSAGE = (
 
 
 class Programs:
-    """Of one kernel, for arguments of one form: equal types, equal constants."""
+    """The recorded programs of one kernel, for arguments of one form: equal types, equal constants."""
 
     def __init__(self) -> None:
         self._root: Node | None = None

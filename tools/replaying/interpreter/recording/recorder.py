@@ -47,8 +47,8 @@ active: list[Recorder] = []
 
 
 class Recorder:
-    """Of one program. Given a path that was recorded and the values of a replay that left it, it repeats what was done
-    from them, and then goes on.
+    """Records one program. Given a path that was recorded and the values of a replay that left it, it repeats what was
+    done from them, and then goes on.
     """
 
     def __init__(
