@@ -44,10 +44,6 @@ class Journal:
         """The value of a row; None where there is none."""
         return self._rows.get((kind, key))
 
-    def of_kind(self, kind: str) -> dict[str, Any]:
-        """Key -> value of all rows of a kind, in the order in which they were written."""
-        return {key: value for (its, key), value in self._rows.items() if its == kind}
-
     def add(self, kind: str, key: str, value: Any) -> None:
         """Writes a row, and returns when it lies on the disk."""
         line = json.dumps({"kind": kind, "key": key, "value": value}, separators=(",", ":")) + "\n"

@@ -20,7 +20,6 @@ from kernelwright.agent.tuning.tuned import (
     JudgedConfiguration,
     ParameterGroup,
     Parameters,
-    TriedConfiguration,
     TuningResult,
 )
 from kernelwright.errors import InputError
@@ -257,9 +256,3 @@ def _failure(followed: Followed) -> str:
 def _printed(parameter: object) -> Parameters:
     told = {n: getattr(parameter, n) for n in ("name", "line", "start", "values")}
     return Parameters(role=str(getattr(parameter, "role", "")), **told)
-
-
-def best_remaining(tuned: TuningResult) -> list[TriedConfiguration]:
-    """Of all groups what a GPU should time, the file's own left out, best by the model first."""
-    rows = [row for group in tuned.groups for row in group.remaining() if not row.start]
-    return sorted(rows, key=lambda row: row.relative if row.relative is not None else 1.0)

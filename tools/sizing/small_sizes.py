@@ -1,4 +1,4 @@
-"""Sizes at which a CPU can interpret a problem, and other sizes at which a candidate must be right too.
+"""Sizes at which a CPU can interpret a problem.
 
 Trusted process only.
 
@@ -8,15 +8,14 @@ and the note says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dry_run import DryRunFailed, Weight, count_held_elements, run_once, weigh
+from kernelwright.tools.references.dry_run import Weight, count_held_elements, run_once, weigh
 from kernelwright.tools.report import Value
-from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, MOST_OPERATIONS, Search, fits, goal_of, places
+from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, MOST_OPERATIONS, Search, fits, places
 
 MAX_RUN_FOR_REAL = (1 << 25, 2_000_000_000)
 """Elements and operations up to which a reference that stays too large is run for real."""
@@ -24,8 +23,6 @@ MAX_INTERPRETED_WEIGHTS = 1 << 22
 """Elements of weights up to which a reference is interpreted whose inputs and operations are few."""
 GOAL_FACTORS = (1, 2, 4)
 """Larger goals where the outputs come out flat: a norm over one element, a softmax over one column."""
-HIDDEN_BUDGET = 6_000
-"""aten calls of all dry runs that look for other sizes of one problem."""
 
 
 class SizesOrigin(StrEnum):
@@ -168,84 +165,6 @@ def _numel(shape: tuple[int, ...]) -> int:
     import math
 
     return math.prod(shape)
-
-
-def hidden_sizes(problem: Problem, base_sizes: dict[str, int]) -> list[dict[str, int]]:
-    """Other sizes, best first: the batch one more, every free size odd, the batch one less, every free size small.
-
-    Each holds the base's too.
-
-    With each the reference runs, on other input shapes, and get_init_inputs() and all weights keep theirs, so a built
-    candidate can be called again.
-    """
-    return [dict(sizes) for sizes in _hidden(problem.source, tuple(sorted(base_sizes.items())))]
-
-
-@lru_cache(maxsize=512)
-def _hidden(source: str, base_items: tuple[tuple[str, int], ...]) -> tuple[dict[str, int], ...]:
-    look = _Look(Problem(name="reference", source=source), dict(base_items))
-    free = look.free()
-    if not free:
-        return ()
-    batch = _batch_first(free)[0]
-    wished: list[dict[str, int]] = [
-        {batch: free[batch] + 1},
-        {name: value + 2 if value % 2 else value - 1 for name, value in free.items()},
-        {batch: free[batch] - 1},
-        {name: goal_of(value) for name, value in free.items() if goal_of(value) < value},
-    ]
-    found = {tuple(sorted(changed.items())): changed for changed in wished if changed}
-    return tuple({**look.base, **changed} for changed in found.values() if look.runs(changed))
-
-
-class _Look:
-    """Dry runs of one problem at other sizes, as many as the budget allows."""
-
-    def __init__(self, problem: Problem, base: dict[str, int]) -> None:
-        self.problem, self.base = problem, base
-        self._left = HIDDEN_BUDGET
-        self._seen: dict[tuple[tuple[str, int], ...], Weight | None] = {}
-        self.own = self._weigh({})
-
-    def free(self) -> dict[str, int]:
-        """Sizes that may differ while the model stays the same."""
-        values = {n: self.base.get(n, v) for n, v in places(self.problem).items()}
-        tried = {n: values[n] for n in _batch_first(values) if values[n] > 2}
-        free = {n for n, value in tried.items() if self.runs({n: value + 1})}
-        return {n: value for n, value in values.items() if n in free}
-
-    def runs(self, changed: dict[str, int]) -> bool:
-        """Returns whether the reference runs with these numbers changed, and computes something else then."""
-        weight = self._weigh(changed) if self.own else None
-        return self.own is not None and _is_other(weight, self.own)
-
-    def _weigh(self, changed: dict[str, int]) -> Weight | None:
-        asked = tuple(sorted(changed.items()))
-        if asked not in self._seen:
-            self._seen[asked] = self._tried(changed)
-        return self._seen[asked]
-
-    def _tried(self, changed: dict[str, int]) -> Weight | None:
-        if self._left <= 0:
-            return None
-        try:
-            weight = weigh(self.problem.with_sizes({**self.base, **changed}))
-        except DryRunFailed as failed:
-            self._left -= failed.ops
-            return None
-        self._left -= weight.ops
-        return weight
-
-
-def _batch_first(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=lambda n: "batch" not in n.lower())
-
-
-def _is_other(weight: Weight | None, own: Weight) -> bool:
-    """Other inputs for the same model."""
-    if weight is None or any(0 in shape for shape in weight.inputs + weight.outputs):
-        return False
-    return weight.inputs != own.inputs and (weight.init, weight.weights) == (own.init, own.weights)
 
 
 def first_line(error: BaseException) -> str:

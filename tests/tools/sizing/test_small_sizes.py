@@ -9,7 +9,7 @@ from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import DryRunFailed, run_once, weigh
 from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, MOST_OPERATIONS
-from kernelwright.tools.sizing.small_sizes import SizesOrigin, hidden_sizes, shrink
+from kernelwright.tools.sizing.small_sizes import SizesOrigin, shrink
 
 MODEL = """
 import torch
@@ -224,33 +224,6 @@ def test_a_dry_run_that_fails_says_how_far_it_came():
     with pytest.raises(DryRunFailed, match="over 50 aten calls") as caught:
         weigh(ENDLESS, 50)
     assert caught.value.ops == 51
-
-
-@pytest.mark.parametrize("name", ["softmax", "linear", "groups", "tuple"])
-def test_hidden_sizes_give_other_inputs_to_the_same_model(name: str):
-    problem = ALL[name]
-    base = shrink(problem).sizes
-    own = weigh(problem.with_sizes(base))
-    found = hidden_sizes(problem, base)
-    assert found
-    for sizes in found:
-        other = weigh(problem.with_sizes(sizes))
-        assert set(base) <= set(sizes)
-        assert other.inputs != own.inputs
-        assert (other.init, other.weights) == (own.init, own.weights)
-        run_once(problem.with_sizes(sizes))
-
-
-def test_hidden_sizes_of_full_shapes_change_the_batch_and_never_the_weights():
-    batches = [sizes.get("batch_size") for sizes in hidden_sizes(LINEAR, {})]
-    assert batches[:3] == [1025, 1023, 35]
-    assert all(set(sizes) == {"batch_size"} for sizes in hidden_sizes(LINEAR, {}))
-
-
-def test_a_size_that_the_model_reads_for_itself_is_not_hidden():
-    problem = written("rows = 64\ncolumns = 32", "x * rows", "torch.rand(rows, columns)")
-    assert all("rows" not in sizes for sizes in hidden_sizes(problem, {}))
-    assert hidden_sizes(problem, {})
 
 
 def test_weights_that_stay_large_are_interpreted_where_there_is_little_to_do():
