@@ -36,7 +36,7 @@ def fork_point(store: Store, trajectory: Trajectory, number: int) -> int:
 
 
 def candidate_filter(store: Store, id: str | None, run: str | None) -> CandidateFilter:
-    """Of one trajectory, of a run, or of everything. Raises InputError."""
+    """Selects the candidates of one trajectory, of a run, or all. Raises InputError."""
     if id is not None and run is not None:
         raise InputError("give a trajectory or --run, not both")
     if id is not None:

@@ -181,7 +181,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """As the user named it; stored with each trajectory."""
+        """The policy as the user named it; stored with each trajectory."""
         ...
 
     @property

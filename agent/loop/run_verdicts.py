@@ -62,7 +62,7 @@ class RunJudge:
     def report(
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
     ) -> Report:
-        """Of a repeated program the verdict that it had, marked as cached."""
+        """Returns the verdict that a repeated program had, marked as cached."""
         if (known := _known(attempt, earlier)) is not None:
             return known
         return self._evaluator.evaluate(problem, attempt.source or "", self._options, progress=say)

@@ -98,7 +98,7 @@ class Serial:
 
 
 class BestOf:
-    """So many drafts; a reply without code is one of them."""
+    """Makes so many drafts and keeps the best; a reply without code is one of them."""
 
     def __init__(self, samples: int) -> None:
         self._samples = samples

@@ -124,7 +124,7 @@ class Settings(Value):
         )
 
     def sampling(self, form: PromptForm, turn: int, trajectory_id: int, tokens_left: int | None) -> Sampling:
-        """For one turn. The seed moves with it, so that no two turns draw the same."""
+        """The sampling of one turn. The seed moves with it, so that no two turns draw the same."""
         limit = self.reply_tokens or REPLY_TOKENS[form]
         if tokens_left is not None:
             limit = max(1, min(limit, tokens_left))

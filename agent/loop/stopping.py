@@ -112,7 +112,7 @@ class Goal(Value):
 
 
 class Budgets(Value):
-    """None: as much as it takes."""
+    """What one trajectory may spend. None: as much as it takes."""
 
     turns: int | None = Field(default=10, ge=1)
     tokens: int | None = Field(default=None, ge=1)
@@ -132,7 +132,7 @@ class Spent(Value):
     seconds: float = 0.0
 
     def plain(self) -> dict[str, JsonValue]:
-        """As it is stored in a trajectory's row."""
+        """The budgets as they are stored in a trajectory's row."""
         return self.model_dump(mode="json")
 
 

@@ -14,7 +14,7 @@ MAX_OTHER_LAUNCHES = 2
 
 
 def tuning_lines(report: Report) -> list[str]:
-    """Of a report with a profile; nothing of one without."""
+    """Writes the lines on tuning for a report with a profile; none for one without."""
     profile = report.profile
     if profile is None or profile.candidate is None:
         return []

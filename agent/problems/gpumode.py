@@ -119,7 +119,7 @@ class _Drawing(OffDevice):
         return ast.copy_location(ast.Pass(), node) if seeds else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Without `generator=`."""
+        """Returns the call without `generator=`."""
         node.keywords = [k for k in node.keywords if k.arg != "generator"]
         return super().visit_Call(node)
 

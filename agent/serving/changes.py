@@ -20,7 +20,7 @@ class Changes:
         """Whether whoever waits is to leave."""
 
     def attach(self) -> None:
-        """To the loop that is running."""
+        """Attaches to the event loop that is running."""
         self._loop = asyncio.get_running_loop()
 
     def tell(self, verdict_id: str) -> None:

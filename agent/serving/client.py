@@ -92,7 +92,7 @@ class JudgeClient:
         return Status.model_validate_json(self._ask("POST", "/v1/verdicts", json=body))
 
     def status(self, verdict_id: str, wait: float = 0.0) -> Status:
-        """Of a verdict; waits up to so many seconds (60 at most) until it has ended."""
+        """Returns the status of a verdict; waits up to so many seconds (60 at most) until it has ended."""
         return Status.model_validate_json(self._ask("GET", f"/v1/verdicts/{verdict_id}", params={"wait": wait}))
 
     def result(self, submitted: Status, progress: Callable[[str], None] = ignore) -> Verdict:

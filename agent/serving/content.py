@@ -67,7 +67,7 @@ class Preparing:
         )
 
     def problem(self, asked: ProblemReference) -> Problem:
-        """By source or by name; a name is never a path. Raises RequestRefused."""
+        """Returns the problem by source or by name; a name is never a path. Raises RequestRefused."""
         try:
             if asked.source is not None:
                 check_form(asked.source)

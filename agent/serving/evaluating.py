@@ -42,5 +42,5 @@ class ServiceEvaluator:
 
 
 def service_options(options: Options) -> dict[str, Any]:
-    """Of the options of a verdict, those that the service takes."""
+    """Returns those options of a verdict that the service takes."""
     return options.model_dump(include=set(VerdictOptions.model_fields))

@@ -128,7 +128,7 @@ class Record:
         return Report.model_validate_json(_decompress(packed)) if packed else None
 
     def attempts(self, verdict_ids: Sequence[str]) -> dict[str, tuple[Attempt, ...]]:
-        """Of each verdict, in order."""
+        """Returns the attempts at each verdict, in order."""
         found: dict[str, list[Attempt]] = {verdict_id: [] for verdict_id in verdict_ids}
         with self._engine.connect() as connection:
             for row in connection.execute(_ATTEMPTS, {"these": list(verdict_ids)}).mappings():

@@ -123,7 +123,7 @@ def pause_seconds(tries: int, busy: ServiceBusy) -> float:
 
 
 def verdict_of(status: Status) -> Verdict | None:
-    """None where it has not ended.
+    """Returns the verdict; None where it has not ended.
 
     Raises ProblemError where the reference cannot be used, JudgeServiceError where there is no verdict.
     """

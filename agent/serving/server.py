@@ -140,7 +140,7 @@ def most_connections() -> int:
 
 
 def devices_of(asked: Sequence[str]) -> list[str]:
-    """Of `--device`: comma-separated or repeated, checked. Raises InputError."""
+    """Reads the devices of `--device`, comma-separated or repeated, and checks them. Raises InputError."""
     from kernelwright.agent.command_line.arguments import choose_device
 
     names = [name.strip() for part in asked for name in part.split(",") if name.strip()]

@@ -23,7 +23,7 @@ MAX_WAIT = 60.0
 
 
 class State(StrEnum):
-    """Of a verdict at the service."""
+    """The state of a verdict at the service."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -40,7 +40,7 @@ class State(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Of one attempt at a verdict."""
+    """The outcome of one attempt at a verdict."""
 
     RUNNING = "running"
     FINISHED = "finished"

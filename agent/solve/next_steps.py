@@ -47,7 +47,8 @@ def next_steps(
     store: Store,
     refused: str = "",
 ) -> NextSteps | None:
-    """None where a kernel is correct, where the same command goes on, and where the problem itself cannot be used.
+    """Returns what could be tried next; None where a kernel is correct, where the same command goes on, and where the
+    problem itself cannot be used.
 
     refused: why the compiler drafted nothing.
     """

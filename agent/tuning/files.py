@@ -55,7 +55,9 @@ def tuned_text(file: TunableFile, space: Space, chosen: Sequence[Configuration])
 
 
 def write_tuned(path: Path, text: str, tuned: TuningResult, version: str) -> None:
-    """With how it was measured in the header. Written beside and renamed, so that there is never half of it."""
+    """Writes the tuned file, with how it was measured in its header. Written beside and renamed, so that there is never
+    half of it.
+    """
     changes = ", ".join(f"{n} {v}" for n, v in (tuned.chosen[0].changes if tuned.chosen else {}).items())
     header = [
         f"{TUNED_HEADER_MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",

@@ -44,8 +44,8 @@ class HalvingOutcome:
     stopped_by_budget: bool = False
 
     def timings(self) -> dict[str, Timing]:
-        """By key: those that were left at the end before those that were dropped, the later ones first; fastest first
-        among them. A median of the first few calls says less than one of hundreds.
+        """Returns the timings by key: those that were left at the end before those that were dropped, the later ones
+        first; fastest first among them. A median of the first few calls says less than one of hundreds.
         """
         found = {
             key: summarise_samples(times) for key, times in self.samples.items() if times and key not in self.failed

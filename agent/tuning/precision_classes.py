@@ -16,7 +16,7 @@ Judged = Callable[[Mapping[str, Setting]], Report]
 
 
 def best_of_classes(space: Space, measured: HalvingResult, judged: Judged | None) -> dict[str, JudgedConfiguration]:
-    """By class the fastest measured configuration that lies in it; every class has those of the narrower ones.
+    """Returns by class the fastest measured configuration that lies in it; every class has those of the narrower ones.
 
     judged: the full verdict; where it is given the first one that passes is told, with its error, and none where none
     of the fastest passes. None: nothing is judged.

@@ -33,7 +33,7 @@ def groups_of(space: Space) -> list[tuple[str, ...]]:
 
 
 class Proposals:
-    """Of one group of parameters; the others keep what `base` says."""
+    """Proposes values of one group of parameters; the others keep what `base` says."""
 
     def __init__(
         self, space: Space, names: Sequence[str], base: Configuration, precision: PrecisionClass,

@@ -59,7 +59,7 @@ class ParameterGroup(Value):
     """Best first: measured before unmeasured."""
 
     def remaining(self) -> list[TriedConfiguration]:
-        """Those that a GPU should time."""
+        """Returns the configurations that a GPU should time."""
         return [
             row
             for row in self.rows
@@ -129,5 +129,5 @@ class TuningResult(Value):
     notes: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The result for `--json`."""
         return self.model_dump(mode="json")

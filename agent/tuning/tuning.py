@@ -50,7 +50,7 @@ MAX_JUDGED_CONFIGURATIONS = 4
 
 
 class Tuner:
-    """Of one kernel file and one problem."""
+    """Tunes one kernel file for one problem."""
 
     def __init__(
         self, evaluator: Evaluator, problem: Problem, source: str, settings: TuneSettings, journal: Journal,
@@ -226,7 +226,7 @@ class _TrialClock:
 
 
 def identity_of(problem: Problem, source: str, settings: TuneSettings, device: str) -> str:
-    """Of everything that decides what a journal's rows say.
+    """Returns a hash of everything that decides what a journal's rows say.
 
     device: cpu, or the GPU's name: what was compiled on a CPU is not made again on a GPU of the same target, but times
     are of one GPU only.

@@ -64,7 +64,7 @@ class InProcessPolicy(TransformersPolicy):
 
     @property
     def capabilities(self) -> Capabilities:
-        """As transformers' policy, with the places of the running batch as requests at once."""
+        """The capabilities of transformers' policy, with the places of the running batch as requests at once."""
         return super().capabilities.with_(at_once=self._rows_at_once())
 
     @property

@@ -73,7 +73,9 @@ class ProcessAnswer(NamedTuple):
 
 
 class ProcessPolicy:
-    """As `InProcessPolicy`, its weights moved by `update`. Raises PolicyRefused where the model cannot be opened."""
+    """An `InProcessPolicy` in a process of its own, its weights moved by `update`. Raises PolicyRefused where the model
+    cannot be opened.
+    """
 
     def __init__(self, path: str, *, gpu: str | None = None, **options: Any) -> None:
         """`gpu`: the only one that the process is shown, as CUDA_VISIBLE_DEVICES names it; `cuda:0` is that one there.

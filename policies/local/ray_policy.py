@@ -76,7 +76,7 @@ class PolicyActor:
 
 
 class RayPolicy:
-    """As `ProcessPolicy`, with several actors that take questions in turns. Ray has to be connected."""
+    """A `ProcessPolicy` with several actors that take questions in turns. Ray has to be connected."""
 
     def __init__(self, path: str, *, actors: int = 1, at_once: int = MAX_REQUESTS_OF_AN_ACTOR, **options: Any) -> None:
         """options: InProcessPolicy's; on a GPU an actor is given one of its own. Raises PolicyRefused."""

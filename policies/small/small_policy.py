@@ -25,7 +25,7 @@ MOST_ROWS_AT_ONCE = 32
 
 
 class SmallTokenizer:
-    """As much of a transformers tokenizer as a policy needs, from its files: ids, text and the chat template."""
+    """What a policy needs of a transformers tokenizer, from its files: ids, text and the chat template."""
 
     def __init__(self, folder: Path) -> None:
         """Raises OSError, ValueError, KeyError where the folder holds no such tokenizer."""
@@ -62,7 +62,7 @@ class SmallPolicy(TransformersPolicy):
 
     @property
     def capabilities(self) -> Capabilities:
-        """As transformers' policy; on a CPU `MOST_ROWS_AT_ONCE` requests at once by default."""
+        """The capabilities of transformers' policy; on a CPU `MOST_ROWS_AT_ONCE` requests at once by default."""
         found = super().capabilities
         return found if self._at_once or not self._on_cpu else found.with_(at_once=MOST_ROWS_AT_ONCE)
 

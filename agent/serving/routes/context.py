@@ -56,5 +56,5 @@ Client = Annotated[str, Depends(_client)]
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, object]]:
-    """For the schema: the statuses of errors that a route may answer with."""
+    """Returns, for the schema, the statuses of errors that a route may answer with."""
     return {status: {"model": ErrorBody} for status in statuses}

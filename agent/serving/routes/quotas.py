@@ -13,7 +13,7 @@ MINUTE_SECONDS = 60.0
 
 
 class Limits(Message):
-    """Of the whole service and of one client."""
+    """The limits of the whole service and of one client."""
 
     queue: int = 4096
     """Verdicts that wait."""

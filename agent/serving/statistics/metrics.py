@@ -14,7 +14,7 @@ ENQUEUE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 
 class ServiceMetrics:
-    """Its own registry: two services of one process do not meet."""
+    """The metrics of one service, in a registry of its own: two services of one process do not meet."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

@@ -80,7 +80,7 @@ class RewardHealth(Message):
 
 
 def reward_health(samples: Sequence[ScoredSubmission]) -> RewardHealth:
-    """Of samples in any order."""
+    """Computes the health of rewards from samples in any order."""
     ordered = sorted(samples, key=lambda sample: sample.ended)
     return RewardHealth(
         candidates=len(ordered),

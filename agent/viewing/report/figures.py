@@ -170,7 +170,7 @@ def pass_at(n: int, c: int, k: int) -> float:
 def pass_at_k(
     attempts: Attempts, ks: Iterable[int] = PASS_AT_K_VALUES, seed: int = BOOTSTRAP_SEED
 ) -> dict[int, Estimate]:
-    """For each k up to the fewest samples that an attempted problem has; those never attempted are 0."""
+    """Returns pass@k for each k up to the fewest samples that an attempted problem has; those never attempted are 0."""
     fewest = min((len(own) for own in attempts.values() if own), default=0)
     return {k: _estimate([_pass_of(own, k) for own in attempts.values()], _mean, seed) for k in ks if k <= fewest}
 

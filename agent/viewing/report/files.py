@@ -134,7 +134,9 @@ def pass_at_k_plot(groups: Sequence[tuple[str, Figures]]) -> str:
 def speed_plot(
     turns: Sequence[tuple[int, float]], failed: Sequence[int] = (), of: str = "speedup over eager PyTorch"
 ) -> str:
-    """Of each correct turn, and the best so far; `failed` are turns without a speed. Empty where none was timed."""
+    """Draws the speed of each correct turn, and the best so far; `failed` are turns without a speed. Empty where none
+    was timed.
+    """
     if not turns:
         return ""
     with _styled():

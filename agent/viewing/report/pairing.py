@@ -33,8 +33,8 @@ class PairedComparison(Value):
 
 
 def compare_runs(first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED) -> list[PairedComparison]:
-    """By correctness; and, unless nothing of one of them was timed, by being faster than eager and by the speedup
-    where both are correct on a GPU.
+    """Compares two runs by correctness; and, unless nothing of one of them was timed, by being faster than eager and by
+    the speedup where both are correct on a GPU.
     """
     measures: list[tuple[str, Callable[[Sequence[Sample]], float | None]]] = [
         ("correct", lambda own: _share(own, lambda s: s.correct)),

@@ -100,7 +100,7 @@ def against_rows(against: Against) -> list[tuple[str, ...]]:
 
 
 def paired_cells(test: PairedComparison) -> tuple[str, ...]:
-    """As AGAINST_HEAD says."""
+    """Writes the cells of a paired test in the order of AGAINST_HEAD."""
     return (
         test.measure, str(test.problems), f"{test.wins} / {test.losses} / {test.ties}",
         "-" if test.difference is None else f"{test.difference:+.3g}", _p(test.sign_p), _p(test.permutation_p),

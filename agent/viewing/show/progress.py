@@ -25,7 +25,7 @@ MIN_PIPE_WIDTH_COLUMNS = 140
 
 
 def console() -> Console:
-    """For results: as wide as the terminal, where there is one."""
+    """Returns the console for results, as wide as the terminal where there is one."""
     from rich.console import Console
 
     found = Console()

@@ -63,7 +63,7 @@ class Tensors:
                     self._known[number] = KnownTensor(tuple(described[k]["shape"]), str(described[k]["dtype"]))
 
     def name(self, number: int) -> str:
-        """Of a tensor by its number."""
+        """Returns the name of a tensor by its number."""
         return self._names.get(number, f"t{number}")
 
     def described(self, number: int) -> str:

@@ -14,7 +14,7 @@ from kernelwright.tools.report import InfrastructureError
 
 
 class AssemblyProgress(Message):
-    """Of a compilation, from its own thread."""
+    """The progress of a compilation, from its own thread."""
 
     def __init__(self, candidate_id: int, text: str) -> None:
         super().__init__()

@@ -101,7 +101,7 @@ def hints() -> Text:
 
 
 def found_cells(found: SearchHit) -> tuple[Text, ...]:
-    """As FOUND says."""
+    """Writes the cells of a found turn in the order of FOUND."""
     candidate, trajectory, _ = found.entry
     verdict, correct = verdict_words(found.entry)
     words = (str(trajectory.id), str(candidate.turn + 1), trajectory.problem)

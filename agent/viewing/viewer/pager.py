@@ -29,7 +29,7 @@ class Pager(ScrollView, can_focus=False):
 
     @property
     def text(self) -> str:
-        """As it is drawn."""
+        """The text as it is drawn."""
         return "\n".join(strip.text.rstrip() for strip in self._strips)
 
     @property

@@ -47,7 +47,7 @@ def list_table(store: Store, wanted: CandidateFilter | None, limit: int) -> Rend
 
 
 def list_rows(store: Store, rows: Sequence[tuple[Any, Sequence[Any]]]) -> Iterator[tuple[Text, ...]]:
-    """As HEADINGS say."""
+    """Writes the rows of the list in the order of HEADINGS."""
     names = {run.id: run.name for run in store.runs()}
     for row, entries in rows:
         best, correct = trail_verdict_words(entries)
@@ -121,7 +121,9 @@ def _prompt(messages: tuple[Message, ...], before: tuple[Message, ...]) -> Itera
 
 
 def one_view(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableType:
-    """As in the viewer; of code the code alone, fit for a file. Raises InputError where there is none."""
+    """Shows a turn as the viewer does; code is the code alone, fit for a file. Raises InputError where there is
+    none.
+    """
     if view is View.CODE:
         if not turn.source:
             raise InputError(f"turn {turn.turn + 1} of trajectory {trail.row.id} holds no code")

@@ -30,7 +30,7 @@ class Position:
 
     @property
     def entry(self) -> Entry | None:
-        """None where there is no turn yet."""
+        """The turn that is shown; None where there is none yet."""
         return self.trail.entries[self.place] if self.trail.entries else None
 
     @property
@@ -39,7 +39,7 @@ class Position:
         return is_filtering(self.wanted)
 
     def turn(self) -> Turn | None:
-        """With its texts; what was judged is kept, for it changes only when it is judged again."""
+        """The turn with its texts; what was judged is kept, for it changes only when it is judged again."""
         if self.entry is None:
             return None
         id = self.entry.candidate.id
@@ -51,14 +51,14 @@ class Position:
         return turn
 
     def go(self, trajectory_id: int, candidate_id: int | None = None) -> None:
-        """To this candidate, else to the first turn that the filter wants."""
+        """Goes to this candidate, else to the first turn that the filter wants."""
         trail = read_trail(self.store, trajectory_id, self.wanted)
         place = trail.place_of(candidate_id) if candidate_id is not None else None
         self.trail: Trail = trail
         self.place: int = place if place is not None else next(iter(trail.wanted()), 0)
 
     def step(self, by: int) -> str:
-        """To the next (1) or the previous (-1) turn that the filter wants."""
+        """Goes to the next (1) or the previous (-1) turn that the filter wants."""
         wanted = [place for place in self.trail.wanted() if (place - self.place) * by > 0]
         if not wanted:
             return f"this is the {'last' if by > 0 else 'first'} turn{self._that_fits()}"
@@ -66,14 +66,14 @@ class Position:
         return ""
 
     def end(self, which: int) -> str:
-        """To the first (0) or the last (-1) turn that the filter wants."""
+        """Goes to the first (0) or the last (-1) turn that the filter wants."""
         if not (wanted := self.trail.wanted()):
             return f"there is no turn{self._that_fits() or ' yet'}"
         self.place = wanted[which]
         return ""
 
     def move(self, by: int) -> str:
-        """To the next (1) or the previous (-1) trajectory."""
+        """Goes to the next (1) or the previous (-1) trajectory."""
         found = neighbouring_trajectory(self.store, self.trail.row.id, by, self.wanted)
         if found is None:
             return f"this is the {'last' if by > 0 else 'first'} trajectory{self._that_fits()}"
@@ -105,7 +105,7 @@ class Position:
         return self.trail.entries != before.entries or self.trail.row != before.row
 
     def follow(self) -> bool:
-        """To the last turn of the newest trajectory. Gives whether anything changed."""
+        """Goes to the last turn of the newest trajectory. Returns whether anything changed."""
         latest = newest_trajectory(self.store, self.wanted)
         moved = latest is not None and latest != self.trail.row.id
         if moved:

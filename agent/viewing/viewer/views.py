@@ -167,7 +167,7 @@ def prompt_view(turn: Turn) -> RenderableType:
 
 
 def code_view(turn: Turn) -> RenderableType:
-    """With line numbers, and the line that failed marked."""
+    """Shows the code with line numbers, and the line that failed marked."""
     if not turn.source:
         return Text("the answer holds no code" if turn.completion else "not answered yet", style=QUIET)
     failure = turn.report.failure if turn.report else None

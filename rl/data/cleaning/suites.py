@@ -109,7 +109,9 @@ class Benchmarks:
         return Comparison(leak=found[0] if found else None, compared=any(map(holds_model, programs)))
 
     def leak(self, reference: str) -> Leak | None:
-        """None where the text has nothing in common with any problem. The same text is looked at once."""
+        """Returns the leak; None where the text has nothing in common with any problem. The same text is looked at
+        once.
+        """
         if not reference:
             return None
         key = hashlib.sha1(reference.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()

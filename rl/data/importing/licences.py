@@ -62,7 +62,7 @@ def licence_of_folder(folder: Path, top: Path) -> str:
 
 
 def is_permissive(name: str) -> bool:
-    """Of `A OR B` one is enough, of `A AND B` and `A, B` all must be.
+    """Whether a licence is permissive: of `A OR B` one is enough, of `A AND B` and `A, B` all must be.
 
     An exception (`A WITH B`) only adds to what A allows.
     """
