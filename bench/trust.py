@@ -1,10 +1,11 @@
 """Exploits stopped over exploits tried, honest kernels accepted over honest kernels tried.
 
     python -m bench.trust [--device cpu|cuda:0] [--kind exploits|honest] [--naive] [--at-once N] [--only NAME ...]
-    [--out bench/results/trust-cpu.md]
+    [--out bench/results/trust-cpu.md] [--pieces FILE.json ...]
 
 Prints a Markdown table by family; --out writes it, and the JSON of every verdict beside it. Exit code 1 where an
-exploit got through or an honest kernel was refused. --at-once asks one evaluator about so many at a time; a trap that
+exploit got through or an honest kernel was refused. --pieces judges nothing: it makes one table of what runs with --out
+left, the last verdict on each file. --at-once asks one evaluator about so many at a time; a trap that
 is sprung then counts against all of them. --naive asks a judge of the common kind (tests/exploits/naive_judge.py) about
 every exploit that may run in its process.
 """
@@ -164,6 +165,16 @@ def run(device: str, only: Iterable[str], naive: bool, at_once: int = 1, kinds: 
     return outcomes
 
 
+def in_pieces(files: Sequence[Path]) -> list[Outcome]:
+    """The outcomes that several runs wrote; of a file that was judged twice the later one."""
+    found: dict[tuple[str, str, bool], Outcome] = {}
+    for file in files:
+        for told in json.loads(file.read_text(encoding="utf-8"))["outcomes"]:
+            outcome = Outcome(**told)
+            found[outcome.family, outcome.name, outcome.exploit] = outcome
+    return list(found.values())
+
+
 def _judged_apart(evaluator: Any, entry: Entry) -> tuple[Report, tuple[str, ...], float]:
     report, seconds = _judged(evaluator, entry)
     return report, (), seconds
@@ -257,9 +268,13 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--pieces", type=Path, nargs="+", default=())
     given = parser.parse_args()
-    outcomes = run(given.device, given.only, given.naive, given.at_once, [given.kind] if given.kind else KINDS)
-    command = "python -m bench.trust " + " ".join(sys.argv[1:])
+    kinds = [given.kind] if given.kind else KINDS
+    outcomes = in_pieces(given.pieces) or run(given.device, given.only, given.naive, given.at_once, kinds)
+    command = f"python -m bench.trust --device {given.device} --kind KIND --only NAMES (in {len(given.pieces)} pieces)"
+    if not given.pieces:
+        command = "python -m bench.trust " + " ".join(sys.argv[1:])
     text = table(outcomes, given.device, command)
     print(text)
     if given.out:

@@ -4,6 +4,7 @@ sizes.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -77,8 +78,7 @@ class Verdict:
         self._needs_gpu = ""
         self._first_call_works_ahead = False
         self._share: float | None = None
-        self._prepared: PreparedProblem | None = None
-        """The problem at the base size."""
+        self._prepared: PreparedProblem | None = None  # at the base size
         self._long: tuple[AtSize, ...] = ()  # where every distribution is tried, too
         self._randomness = ""
         """What is to be done about a reference that is random; empty where none was seen."""
@@ -151,7 +151,7 @@ class Verdict:
             for number, (draw, numbers) in enumerate(asked, 2):
                 self._distribution(checks, problem, draw, number, shaken, numbers)
         finally:
-            self._take(checks)
+            self._checks += checks.checks
 
     def _own_inputs(self, checks: SizeChecks, problem: Problem, how: Thoroughness) -> None:
         """The problem's own inputs, twice. The draw is let go of on return: it may take gigabytes. Raises Failed."""
@@ -269,9 +269,6 @@ class Verdict:
     def _shuffle(self, number: int) -> int:
         return (self._seed * 31 + number * 7919) & 0x7FFFFFFF
 
-    def _take(self, checks: SizeChecks) -> None:
-        self._checks += checks.checks
-
     def _own_work(self, checks: SizeChecks, needed: bool | None) -> OwnWork:
         work = OwnWork(
             mode=self._rules.own_work.text,
@@ -331,15 +328,15 @@ class Verdict:
         return late_kernel(self._candidate.traced, size.index, self._binaries)
 
     def _one_call(self, size: AtSize, told: str) -> None:
-        """On one draw. Raises Failed and ProblemError."""
+        """On one draw, and on other weights than those that the model is made with. Raises Failed and ProblemError."""
         problem = size.problem
         prepared = self._judge.prepared(problem, self._seed, self._prepared)
         self._randomness = self._randomness or prepared.randomness
-        expected = self._judge.expected(problem, self._seed, Draw.SIGNED if size.index % 2 else Draw.OWN, 0)
-        if not expected.finite():
-            expected = self._judge.expected(problem, self._seed, Draw.OWN, 0)
         checks = self._open(problem, prepared, size.index)
         try:
+            expected = self._drawn_at(size, checks.has_weights)
+            if checks.has_weights:
+                checks.load_weights(expected.weights)
             for number in range(1 + checks.keeps_something):  # a later call may ask for something else
                 poison, shuffle = POISON_BYTES[(size.index + number) % 2], self._shuffle(size.index + 40 + 100 * number)
                 checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
@@ -348,21 +345,25 @@ class Verdict:
             if size.index in [long.index for long in self._long]:
                 self._every_distribution(checks, problem, expected, f" at {told}")
         finally:
-            self._take(checks)
+            self._checks += checks.checks
+
+    def _drawn_at(self, size: AtSize, shaken: bool) -> Expected:
+        """Numbers of several sizes at every second size, if the reference is finite on them, else its own."""
+        if size.index % 2:
+            with contextlib.suppress(ProblemError):
+                drawn = self._judge.expected(size.problem, self._seed, Draw.SPECIAL, 0, shaken=shaken)
+                if drawn.finite():
+                    return drawn
+        return self._judge.expected(size.problem, self._seed, Draw.OWN, 0, shaken=shaken)
 
     def _every_distribution(self, checks: SizeChecks, problem: Problem, drawn: Expected, at: str) -> None:
-        """Other weights, every distribution and every configuration: loops over several blocks are seldom right on all
-        that short rows are right on. Raises Failed.
+        """Every distribution and every configuration: loops over several blocks are seldom right on all that short rows
+        are right on. Raises Failed.
         """
         if checks.trace is self._candidate.traced.traces[self._long[0].index]:
             self._other_configurations(checks, drawn, at)
-        shaken = checks.has_weights
-        if shaken:
-            expected = self._judge.expected(problem, self._seed, Draw.OWN, 1, shaken=True)
-            checks.load_weights(expected.weights)
-            checks.check(expected, NOISE, self._shuffle(3), name=f"other_weights{at}")
         for number, (draw, numbers) in enumerate(self._distributions(checks), 2):
-            self._distribution(checks, problem, draw, number, shaken, numbers, at)
+            self._distribution(checks, problem, draw, number, checks.has_weights, numbers, at)
 
     def _own_work_elsewhere(self, checks: SizeChecks) -> None:
         kept = self._work

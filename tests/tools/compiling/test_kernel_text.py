@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt, check, rebuild, value
+from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault
 from kernelwright.tools.tracing.trace import Function, Json
 
@@ -314,3 +315,20 @@ def test_constants_are_restored_as_exactly_plain_types() -> None:
     assert value({"float": "-inf"}, {}) == float("-inf")
     assert str(value({"pointer_type": "fp16"}, {})) == "pointer<fp16>"
     assert value({"constexpr": 4}, {}).value == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "treats"),
+    [
+        ("tl.where(v >= v, v, 0.0)", True),
+        ("tl.where(v + 1 == v + 1, v, 0.0)", True),
+        ("tl.where(v < 0, v, tl.where(v > 0, v, 0.0))", True),
+        ("tl.where(0.0 > v, v, tl.where(v >= 0.0, v, 0.0))", True),
+        ("tl.where(v > 0, v, 0.1 * v)", False),
+        ("tl.where(v > 0, root, tl.where(v < 0, -root, 0.0))", False),
+        ("tl.where(o < n, v, tl.where(o >= n, v, 0.0))", False),
+        ("tl.maximum(v, 0.0)", False),
+    ],
+)
+def test_a_kernel_that_tells_nan_apart_by_comparisons_is_known(line: str, treats: bool) -> None:
+    assert treats_nan(f"def kernel(v, o, n, root):\n    return {line}\n") is treats

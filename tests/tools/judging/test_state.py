@@ -6,6 +6,7 @@ import pytest
 
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_distributions import running_statistics, shake_weights
 from kernelwright.tools.report import Fault
 
 REFERENCE = """
@@ -210,3 +211,17 @@ def test_tied_weights_are_reloaded_under_each_of_their_names(evaluator):
     apart = TIED_KERNEL.replace("        self.last.weight = self.first.weight\n", "")
     report = judged(evaluator, apart, TIED)
     assert report.correct, report.explanation
+
+
+def test_running_statistics_are_moved_and_variances_stay_above_zero():
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(64), torch.nn.LayerNorm(64))
+    model.register_buffer("table", torch.ones(3))
+    shake_weights(model, 5)
+    assert set(running_statistics(model)) == {"0.running_mean", "0.running_var"}
+    mean, variance = running_statistics(model).values()
+    assert mean.abs().max() > 0.1
+    assert variance.min() > 0.1
+    assert variance.std() > 0.1
+    assert torch.equal(model.table, torch.ones(3))

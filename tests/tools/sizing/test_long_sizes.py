@@ -1,0 +1,35 @@
+"""Which sizes of a verdict get every distribution."""
+
+from __future__ import annotations
+
+from kernelwright.tools.judging.rules import AtSize
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.sizing.long_sizes import MOST_PROGRAMS, longest
+from kernelwright.tools.tracing.trace import Choice, Launch, Trace
+
+PROBLEM = Problem(name="any", source="")
+
+
+def at(index: int, **sizes: int) -> AtSize:
+    return AtSize(index=index, problem=PROBLEM, sizes=sizes)
+
+
+BASE = at(0, rows=5, columns=67)
+OTHERS = [
+    at(1, rows=7, columns=71),
+    at(2, rows=3, columns=5009),
+    at(3, rows=373, columns=16),
+    at(4, rows=2, columns=800),
+]
+
+
+def test_they_are_the_longest_in_each_dimension_and_far_beyond_the_base():
+    assert [size.index for size in longest(OTHERS, BASE, ())] == [2, 3]
+    assert longest(OTHERS[:1], BASE, ()) == ()
+
+
+def test_under_an_interpreter_a_call_has_few_programs_and_a_configuration_counts_once():
+    launch = Launch(kernel="k", grid=(MOST_PROGRAMS, 1, 1))
+    few, many = Trace(first=(launch,)), Trace(first=(launch, launch))
+    tuned = Trace(first=(Choice(name="k", alternatives=((launch,), (launch,)), labels=("a", "b")),))
+    assert [size.index for size in longest(OTHERS, BASE, (few, few, many, few, tuned))] == [4, 3]
