@@ -40,6 +40,8 @@ NAME = "candidate"
 MOST_OUTPUTS = 64
 MANY_CALLS_SECONDS, SEVERAL = 0.5, 5
 """Where two calls take longer than this, so many are made instead of many."""
+TWO_CALLS_SECONDS = 8.0
+"""Where two take longer than this (a network of tens of thousands of steps), no more are made."""
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
@@ -190,8 +192,8 @@ class Tracer:
         """
         spec, wanted, begun = size["spec"]["inputs"], max(2, int(size.get("calls", 2))), time.monotonic()
         calls = [self._call(model, self._inputs(spec)) for _ in range(2)]
-        if time.monotonic() - begun > MANY_CALLS_SECONDS:
-            wanted = min(wanted, SEVERAL)
+        if (took := time.monotonic() - begun) > MANY_CALLS_SECONDS:
+            wanted = min(wanted, SEVERAL if took < TWO_CALLS_SECONDS else 2)
         if wanted > 2:
             seen = self._inputs(spec)
             calls += [self._call(model, seen), self._call(model, seen)]

@@ -84,10 +84,64 @@ def _loop_lines(loop: Loop, written: Mapping[str, Written]) -> list[str]:
     for name, value in loop.first.items():
         lines += [f"{name} = {value}.clone(memory_format=torch.contiguous_format)",
                   f"{name}_next = torch.empty_like({name})"]  # fmt: skip
-    lines.append(f"for {loop.step} in range({loop.count}):")
-    inside = host_lines(loop.host, written)
+    before, inside = _invariant_first(loop, host_lines(loop.host, written))
+    lines += [*before, f"for {loop.step} in range({loop.count}):"]
     if loop.first:
         pairs = [(n, f"{n}_next") for n in loop.first]
         left, right = ", ".join(n for p in pairs for n in p), ", ".join(n for p in pairs for n in p[::-1])
         inside.append(f"{left} = {right}")
     return lines + [f"    {line}" for line in inside]
+
+
+def _invariant_first(loop: Loop, lines: list[str]) -> tuple[list[str], list[str]]:
+    """What is the same in every step of a loop, made before it: memory that each step fills anew, and views of what no
+    step changes. Then the rest.
+    """
+    source = "\n".join(lines)
+    body = ast.parse(source).body
+    stored = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    changing = stored | {loop.step} | {name for n in loop.first for name in (n, f"{n}_next")}
+    views = _Views(loop.step, changing)
+    handed_on = {n.id for s in body if isinstance(s, ast.Assign) for n in ast.walk(s.value) if isinstance(n, ast.Name)}
+    before: list[str] = []
+    inside: list[str] = []
+    for statement in body:
+        text, known = ast.get_source_segment(source, statement) or "", len(views.found)
+        made = _new_memory(statement, changing)
+        if made is not None and made not in handed_on:
+            before.append(text)
+            continue
+        changed = views.visit(statement)
+        inside.append(ast.unparse(changed) if len(views.found) > known else text)
+    before += [f"{name} = {view}" for view, name in dict(views.found).items()]
+    return before, [line for text in inside for line in text.splitlines()]
+
+
+def _new_memory(statement: ast.stmt, changing: set[str]) -> str | None:
+    """The name of memory whose form is the same in every step; None where the statement makes none."""
+    if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)):
+        return None
+    target, call = statement.targets[0], statement.value
+    if ast.unparse(call.func) not in ("torch.empty", "torch.empty_strided") or not isinstance(target, ast.Name):
+        return None
+    return None if changing & {n.id for n in ast.walk(call) if isinstance(n, ast.Name)} else target.id
+
+
+class _Views(ast.NodeTransformer):
+    """Gives views that no step changes a name."""
+
+    def __init__(self, step: str, changing: set[str]) -> None:
+        self._step, self._changing = step, changing
+        self.found: list[tuple[str, str]] = []
+        """Text of a view and its name, once for each place where it was."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Of `torch.as_strided` of what stays as it is."""
+        held = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        if ast.unparse(node.func) != "torch.as_strided" or self._changing & held:
+            self.generic_visit(node)
+            return node
+        text, known = ast.unparse(node), dict(self.found)
+        name = known.get(text, f"fixed_view_{len(known) + 1}_of_{self._step}")
+        self.found.append((text, name))
+        return ast.Name(name, ast.Load())
