@@ -37,6 +37,7 @@ PRIVATE_NAMES = (
     "torch._inductor.ir:Reduction.create",
     "torch._inductor.ir:as_storage_and_layout",
     "torch._inductor.kernel.conv:conv_layout",
+    "torch._inductor.ir:get_fill_order",
     "torch._inductor.kernel.mm_common:use_native_matmul",
     "torch._inductor.lowering:_make_reduction_inner",
     "torch._inductor.lowering:_maybe_layout_constraints",
@@ -223,6 +224,7 @@ def configure(own_products: bool) -> None:
 
     SizeVarAllocator.guard_or_false = guarded  # type: ignore[method-assign]
     _channels_last_outputs()
+    _order_by_symbols()
     _known_splits()
     _split_by_symbols()
     split = InductorChoices.reduction_split_factor
@@ -304,6 +306,22 @@ def without_maxima(expression: Any) -> Any:
         lambda e: isinstance(e, Max) and len(e.args) == 2 and sympy.S.One in e.args,
         lambda e: next((a for a in e.args if a != 1), sympy.S.One),
     )
+
+
+def _order_by_symbols() -> None:
+    """Strides that are symbols have an order where somebody asks for one without saying what is known of symbols."""
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    if hasattr(ir.get_fill_order, "plain"):
+        return
+    plain = ir.get_fill_order
+
+    def fill_order(seq: Any, shape_env: Any = None) -> Any:
+        return plain(seq, shape_env or V.graph.sizevars.shape_env)
+
+    fill_order.plain = plain  # type: ignore[attr-defined]
+    ir.get_fill_order = fill_order
 
 
 def _channels_last_outputs() -> None:

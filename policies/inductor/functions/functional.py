@@ -28,6 +28,7 @@ def replace_functions() -> None:
     from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
     from kernelwright.policies.inductor.functions.ranking import ordering_functions
     from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
+    from kernelwright.policies.inductor.functions.statistics import statistics_functions
     from kernelwright.policies.inductor.functions.tensor_methods import take_along_dim, tensor_methods
     from kernelwright.policies.inductor.tracing.chance import factories_without_generator
     from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
@@ -61,6 +62,7 @@ def replace_functions() -> None:
         ),
         (torch, "tensor", tensor_of(torch.tensor)),
         (torch, "linspace", _linspace(torch.linspace)),
+        *((torch, name, function) for name, function in statistics_functions().items()),
         *((torch, name, function) for name, function in factories_without_generator()),
         (torch.Tensor, "__getitem__", element),
         (torch.Tensor, "__setitem__", set_element),

@@ -46,8 +46,8 @@ def windowed_pooling() -> None:
 
 
 def library_convolutions() -> None:
-    """Lets the library's convolutions keep sizes of weights as symbols, which Inductor's lowering turns into numbers
-    for templates that are not used here.
+    """Lets the library's convolutions keep sizes of weights, and a number of groups that is one, as symbols, which
+    Inductor's lowering turns into numbers for templates that are not used here.
     """
     import torch
     from torch._inductor import lowering
@@ -60,12 +60,25 @@ def library_convolutions() -> None:
         sizes: Any = V.graph.sizevars
         guard = sizes.guard_int_seq
         sizes.guard_int_seq = lambda left: [n if getattr(n, "free_symbols", ()) else sizes.guard_int(n) for n in left]
+        *others, groups = args
+        symbolic = not kwargs and bool(getattr(groups, "free_symbols", ()))
         try:
-            return plain(*args, **kwargs)
+            made = plain(*others, int(size_hint(groups)) if symbolic else groups, **kwargs)
         finally:
             sizes.guard_int_seq = guard
+        if symbolic:
+            _called_with(groups)
+        return made
 
     lowering.lowerings[torch.ops.aten.convolution.default] = lowered
+
+
+def _called_with(groups: Any) -> None:
+    """Puts a symbol in the place of the number of groups, in the last call of the library."""
+    from torch._inductor.virtualized import V
+
+    calls: list[Any] = [o for o in V.graph.operations if "groups" in getattr(o, "kwargs", {})]
+    calls[-1].kwargs = {**calls[-1].kwargs, "groups": groups}
 
 
 def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: Any,

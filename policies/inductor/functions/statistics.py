@@ -1,0 +1,90 @@
+"""Covariances, differences and triangles, where torch's own asks for sizes as numbers or for values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def statistics_functions() -> dict[str, Any]:
+    """Name in torch -> function."""
+    import torch
+
+    return {
+        "cov": _cov(torch.cov), "corrcoef": corrcoef, "gradient": _gradient(torch.gradient),
+        "triu_indices": _triangle(torch.triu_indices, upper=True),
+        "tril_indices": _triangle(torch.tril_indices, upper=False),
+    }  # fmt: skip
+
+
+def _cov(plain: Any) -> Any:
+    def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+        """Writes `torch.cov` without weights as a product of what is left of each row after its mean."""
+        if fweights is not None or aweights is not None:
+            return plain(input, correction=correction, fweights=fweights, aweights=aweights)
+        rows = input.reshape(1, -1) if input.dim() < 2 else input
+        left = rows - rows.mean(1, keepdim=True)
+        made = left @ left.transpose(0, 1) / (rows.shape[1] - correction)
+        return made.squeeze() if input.dim() < 2 else made
+
+    return cov
+
+
+def corrcoef(input: Any) -> Any:
+    """Writes `torch.corrcoef` as the covariance over the deviations of both rows, between minus one and one."""
+    import torch
+
+    made = torch.cov(input)
+    if input.dim() < 2:
+        return made / made
+    deviation = torch.diagonal(made).sqrt()
+    return (made / deviation.unsqueeze(-1) / deviation).clamp(-1, 1)
+
+
+def _gradient(plain: Any) -> Any:
+    def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> Any:
+        """Writes `torch.gradient` with one number as the spacing as differences of neighbours."""
+        if not isinstance(spacing, int | float) or edge_order != 1:
+            return plain(input, spacing=spacing, dim=dim, edge_order=edge_order)
+        axes = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+        return tuple(_differences(input, axis, spacing) for axis in axes)
+
+    return gradient
+
+
+def _differences(x: Any, axis: int, spacing: float) -> Any:
+    import torch
+
+    n = x.shape[axis]
+    inner = (x.narrow(axis, 2, n - 2) - x.narrow(axis, 0, n - 2)) / (2 * spacing)
+    first = (x.narrow(axis, 1, 1) - x.narrow(axis, 0, 1)) / spacing
+    last = (x.narrow(axis, n - 1, 1) - x.narrow(axis, n - 2, 1)) / spacing
+    return torch.cat([first, inner, last], axis)
+
+
+def _triangle(plain: Any, upper: bool) -> Any:
+    def indices(row: Any, col: Any, offset: int = 0, **options: Any) -> Any:
+        """Places of a triangle of a square whose size is a symbol: the row of the t-th follows from a root."""
+        import torch
+
+        inside = offset >= 0 if upper else offset <= 0
+        square = isinstance(row, torch.SymInt) and isinstance(col, torch.SymInt) and row.node.expr == col.node.expr
+        if not square or not inside:
+            return plain(row, col, offset, **options)
+        side = row - abs(offset)
+        count = side * (side + 1) // 2
+        at = torch.arange(count, device=options.get("device"))
+        long, short = rows_of_lower_triangle(count - 1 - at if upper else at)
+        places = [side - 1 - long, row - 1 - short] if upper else [long + abs(offset), short]
+        return torch.stack(places).to(options.get("dtype") or torch.int64)
+
+    return indices
+
+
+def rows_of_lower_triangle(at: Any) -> tuple[Any, Any]:
+    """Row and column of the t-th element of a lower triangle, t = row (row + 1) / 2 + column."""
+    import torch
+
+    guess = ((torch.sqrt(8 * at.to(torch.float64) + 1) - 1) / 2).to(torch.int64)
+    guess = torch.where(guess * (guess + 1) // 2 > at, guess - 1, guess)
+    row = torch.where((guess + 1) * (guess + 2) // 2 <= at, guess + 1, guess)
+    return row, at - row * (row + 1) // 2
