@@ -224,8 +224,15 @@ def _recompute_floats(model: Any, sizes: dict[str, Any], traced: Traced) -> None
     known = {traced.sizes.where[path].node._expr: value for path, value in sizes.items()}
     for module in model.modules():
         for name, value in list(vars(module).items()):
-            if isinstance(value, torch.SymFloat) and value.node.expr.free_symbols <= set(known):
-                setattr(module, name, sympy_interp(PythonReferenceAnalysis, known, value.node.expr))
+            if not isinstance(value, torch.SymFloat):
+                continue
+            for expression in (
+                value.node.expr,
+                value.node._expr,
+            ):  # a size equal to another has its name
+                if expression.free_symbols <= set(known):
+                    setattr(module, name, sympy_interp(PythonReferenceAnalysis, known, expression))
+                    break
 
 
 def _plain_tensors(model: Any) -> Iterator[tuple[Any, str, str, Any]]:
