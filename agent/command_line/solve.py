@@ -91,7 +91,10 @@ def solve(
 def _show_plan(problem: Problem, policy: Policy, settings: Settings, as_json: bool) -> None:
     from kernelwright.agent.solve.dry_run import dry_run
 
-    plan = dry_run(problem, policy, settings)
+    try:
+        plan = dry_run(problem, policy, settings)
+    finally:
+        policy.close()
     if as_json:
         typer.echo(plan.model_dump_json(indent=2))
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Coroutine
-from contextlib import ExitStack
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -14,11 +14,15 @@ T = TypeVar("T")
 
 
 class EventLoop:
-    """anyio's portal into the loop, which starts with the first `wait_for`."""
+    """anyio's portal into the loop, which starts with the first `wait_for`.
+
+    Its thread ends with the process where nobody closes it, and a forked child has none to wait for: anyio's own
+    `start_blocking_portal` waits for its thread at the end of both.
+    """
 
     def __init__(self) -> None:
         self._portal: BlockingPortal | None = None
-        self._until_closed = ExitStack()
+        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
@@ -34,14 +38,28 @@ class EventLoop:
         """Cancels what still runs, ends the loop and waits for its thread."""
         with self._lock:
             portal, self._portal = self._portal, None
-            if portal is not None:
+            if portal is not None and self._thread is not None:
                 portal.call(portal.stop, True)
-                self._until_closed.close()
+                self._thread.join()
 
     def _running(self) -> BlockingPortal:
-        from anyio.from_thread import start_blocking_portal
-
         with self._lock:
             if self._portal is None:
-                self._portal = self._until_closed.enter_context(start_blocking_portal(name="policy"))
+                opened: Future[BlockingPortal] = Future()
+                self._thread = threading.Thread(target=_serve, args=(opened,), name="policy", daemon=True)
+                self._thread.start()
+                self._portal = opened.result()
             return self._portal
+
+
+def _serve(opened: Future[BlockingPortal]) -> None:
+    """The loop, until it is stopped. opened: gets the portal into it."""
+    import anyio
+    from anyio.from_thread import BlockingPortal
+
+    async def open_portal() -> None:
+        async with BlockingPortal() as portal:
+            opened.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    anyio.run(open_portal)
