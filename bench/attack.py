@@ -88,7 +88,7 @@ def others(folders: Iterable[Path]) -> list[tuple[Entry, Problem]]:
 
 def tried(also: Iterable[Path]) -> list[tuple[Entry, Problem]]:
     """Every exploit that is put before a judge, with its problem."""
-    found = [(e, problem_of(e.problem)) for e in exploits() if not e.either] + others(also)
+    found = [(e, problem_of(e.problem)) for e in exploits(device="cuda:0") if not e.either] + others(also)
     return [(entry, problem) for entry, problem in found if entry.name not in LEFT_OUT]
 
 

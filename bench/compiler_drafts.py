@@ -55,10 +55,10 @@ class KeptDrafts:
         self._folder = folder
 
     def draft(self, problem: Problem, own_work: str, *, tf32: bool = True, split: bool = True) -> Draft:
-        """The text that lies there, as it was drafted; another one is never made."""
+        """The text that lies there, whatever precision is asked for: another one is never made."""
         mode = next(mode for mode, rule in RULES.items() if rule == own_work)
         path = _kept_at(self._folder, problem, mode)
-        if not path.exists() or not (tf32 and split):
+        if not path.exists():
             return Draft(mode=mode, refused=f"no such draft was kept in {self._folder}")
         text = path.read_text(encoding="utf-8")
         return Draft(mode=mode, source=text, kernels=text.count("@triton.jit"))
@@ -93,7 +93,7 @@ def measured(
         report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))
         imprecise = report.failure is not None and report.failure.fault in ARITHMETIC_FAULTS
         exact = (drafted(False).source if row.split else in_fp32(source)) if imprecise else ""
-        if exact:
+        if exact and exact != source:
             row, source = row.with_(in_fp32=True, split=False), exact
             report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))
         row = _judged(row, report, time.monotonic() - start)

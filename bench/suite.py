@@ -69,17 +69,19 @@ def header(text: str) -> dict[str, str]:
     return found
 
 
-def exploits(names: Iterable[str] = ()) -> list[Entry]:
-    """Every real cheat, by name; only those named where any are."""
+def exploits(names: Iterable[str] = (), device: str = "cpu") -> list[Entry]:
+    """Every real cheat, by name; only those named where any are. device: where they are to be judged."""
     wanted = set(names)
-    found = [_exploit(path) for path in sorted(EXPLOITS.glob("*.py")) if header(path.read_text(encoding="utf-8"))]
+    found = [
+        _exploit(path, device) for path in sorted(EXPLOITS.glob("*.py")) if header(path.read_text(encoding="utf-8"))
+    ]
     return [e for e in found if not wanted or e.name in wanted]
 
 
-def _exploit(path: Path) -> Entry:
+def _exploit(path: Path, device: str) -> Entry:
     said = header(path.read_text(encoding="utf-8"))
     expect = tuple(word.strip() for word in said["expect"].split(","))
-    either = said.get("correct") == "either"
+    either = "either" in (said.get("correct"), said.get("on-gpu") if device != "cpu" else "")
     return Entry(path, said["problem"], said["family"], said["needs"], expect, said.get("naive", ""), either=either)
 
 

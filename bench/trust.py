@@ -149,7 +149,7 @@ def run(device: str, only: Iterable[str], naive: bool, at_once: int = 1, kinds: 
 
     outcomes = []
     with Traps() as traps, Evaluator(device=device) as evaluator:
-        tried = [entry for entry in exploits(only) if entry.tried_on(device) and "exploits" in kinds]
+        tried = [entry for entry in exploits(only, device) if entry.tried_on(device) and "exploits" in kinds]
         for start in range(0, len(tried), at_once):
             batch = tried[start : start + at_once]
             for entry, outcome in zip(batch, judge_exploits(evaluator, batch, traps), strict=True):
@@ -271,7 +271,10 @@ def main() -> int:
     parser.add_argument("--pieces", type=Path, nargs="+", default=())
     given = parser.parse_args()
     kinds = [given.kind] if given.kind else KINDS
-    outcomes = in_pieces(given.pieces) or run(given.device, given.only, given.naive, given.at_once, kinds)
+    if given.pieces:
+        outcomes = in_pieces(given.pieces)
+    else:
+        outcomes = run(given.device, given.only, given.naive, given.at_once, kinds)
     command = f"python -m bench.trust --device {given.device} --kind KIND --only NAMES (in {len(given.pieces)} pieces)"
     if not given.pieces:
         command = "python -m bench.trust " + " ".join(sys.argv[1:])

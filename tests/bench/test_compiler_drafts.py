@@ -73,6 +73,9 @@ def test_an_earlier_run_is_tuned_from_what_it_kept(tmp_path):
     assert row["speedup"] == row["untuned"] == 1.5
     with pytest.raises(SystemExit, match="--keep"):
         main([asked[0], "--tune-from", str(earlier)], said.append)
+    assert main([*asked, "--kept"], said.append) == 0
+    (row,) = json.loads(out.with_suffix(".json").read_text())
+    assert row["correct"]
 
 
 def test_what_algebra_gains_is_told_apart_and_split_products_are_taken_back():

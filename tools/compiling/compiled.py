@@ -9,7 +9,7 @@ from pydantic import ConfigDict
 from kernelwright.tools.report import Cheat, Failure, Fault, KernelResources, Value
 
 Json = Any
-VERSION = 3
+VERSION = 2
 """Of the form of what is cached; raised when it changes."""
 
 
@@ -42,8 +42,6 @@ class Compiled(Value):
     """The same with its programs numbered from the other end, where their order may decide
     (`tools.compiling.program_order`).
     """
-    may_wait: bool = True
-    """Whether a program may wait for another one: then programs that are not all there at once keep their order."""
     texts: dict[str, str] = {}
     """The stages that were asked for."""
     seconds: float = 0.0
@@ -91,7 +89,6 @@ class CompileOutcome(Value):
     metadata: dict[str, Json] = {}
     binary: bytes = b""
     reversed: bytes = b""
-    may_wait: bool = True
     texts: dict[str, str] = {}
     """By stage, see `TEXTS`; only those that were asked for."""
     seconds: float = 0.0

@@ -232,8 +232,8 @@ def _describe_compiled(
     return Compiled(
         name=traced.functions[kernel.function].name, target=target, key=where, failure=failure,
         resources=outcome.resources, signature=dict(kernel.signature),
-        metadata=outcome.metadata, binary=outcome.binary, reversed=outcome.reversed, may_wait=outcome.may_wait,
-        texts=outcome.texts, seconds=outcome.seconds, cached=cached,
+        metadata=outcome.metadata, binary=outcome.binary, reversed=outcome.reversed, texts=outcome.texts,
+        seconds=outcome.seconds, cached=cached,
     )  # fmt: skip
 
 

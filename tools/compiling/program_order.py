@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
 from typing import Any
+
+from kernelwright.tools.compiling.text.closure import Contents
+from kernelwright.tools.tracing.trace import Traced
 
 _ATOMIC = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:atom|red)\.", re.MULTILINE)
 _NUMBER = re.compile(r"^(\s*)mov\.u32(\s+)(%r\d+),\s*%ctaid\.([xyz]);", re.MULTILINE)
@@ -31,11 +33,12 @@ def in_reverse(ptx: str) -> str | None:
     )
 
 
-def may_wait(texts: Iterable[str]) -> bool:
-    """Whether a program of a kernel made of these functions may wait for what another one writes: in a loop without a
-    count, or in assembly.
+def may_wait(traced: Traced, kernel: str) -> bool:
+    """Whether a program of a kernel, given by its key, may wait for what another one writes: in a loop without a count,
+    or in assembly.
     """
-    nodes = (node for text in texts for node in ast.walk(ast.parse(text)))
+    functions = (traced.functions[key] for key in Contents(traced.functions).closure(traced.kernels[kernel]))
+    nodes = (node for function in functions for node in ast.walk(ast.parse(function.text)))
     return any(
         isinstance(node, ast.While) or "inline_asm_elementwise" in (getattr(node, "id", ""), getattr(node, "attr", ""))
         for node in nodes

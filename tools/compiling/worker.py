@@ -22,7 +22,7 @@ from typing import Any
 from kernelwright.tools.compiling.compiled import METADATA, TEXTS, CompileOutcome
 from kernelwright.tools.compiling.errors import CompilerSays, captured_errors, outcome_of
 from kernelwright.tools.compiling.pretended_driver import PretendedDriver
-from kernelwright.tools.compiling.program_order import assembled_in_reverse, may_wait
+from kernelwright.tools.compiling.program_order import assembled_in_reverse
 from kernelwright.tools.compiling.resources import describe, why_too_large
 from kernelwright.tools.compiling.text.closure import Contents
 from kernelwright.tools.compiling.text.constants import fields_of, named_tuple, value
@@ -92,9 +92,6 @@ def compile_kernel(
         with captured_errors(said):
             made = _compile(source, _options(kernel), target)
         outcome = _made(made, target, time.monotonic() - begun, texts)
-        if outcome.reversed:
-            closure = Contents(functions).closure(kernel)
-            outcome = outcome.with_(may_wait=may_wait(functions[key].text for key in closure))
     except Exception as error:
         parts = {key: functions[key] for key in Contents(functions).closure(kernel)}
         outcome = outcome_of(error, said.text, functions[kernel.function].name, parts)

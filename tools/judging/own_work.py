@@ -11,10 +11,11 @@ be copies of what torch's layout operators made.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kernelwright.tools.references.prepared_problem import PreparedProblem
 from kernelwright.tools.replaying.replayer import Watched
 from kernelwright.tools.report import Census, Cheat, Failed, Failure, Fault, OwnWork, clean_text
 from kernelwright.tools.tracing.constructor_work import folded_weights, operator_named, product_of_draws
@@ -254,24 +255,19 @@ def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
 
 
 def require_inputs_left_alone(
-    watched: Watched | None, mutated: frozenset[int], kept: Collection[str] = frozenset(), names: Sequence[str] = ()
+    watched: Watched | None, prepared: PreparedProblem, kept: Collection[str] = frozenset()
 ) -> None:
     """Raises Failed where a watched call wrote to an input or to a weight that the reference leaves alone, and put back
     what was there.
 
-    kept: names of the weights and buffers that the reference does not update. names: of the inputs, where they are
-    known.
+    kept: names of the weights and buffers that the reference does not update.
     """
     if watched is None:
         return
-    inputs = sorted(set(watched.changed_inputs) - mutated)
+    inputs = sorted(set(watched.changed_inputs) - prepared.mutated)
     weights = sorted(set(watched.changed_state) & set(kept))
     if inputs or weights:
-        what = (
-            f"input {dict(enumerate(names)).get(inputs[0], inputs[0])}"
-            if inputs
-            else f"the weight {clean_text(weights[0], 80)}"
-        )
+        what = prepared.input_named(inputs[0]) if inputs else f"the weight {clean_text(weights[0], 80)}"
         message = f"{what} is written to and restored within the call; the reference leaves it alone"
         raise Failed(Failure(fault=Fault.MUTATION, message=message))
 

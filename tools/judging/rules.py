@@ -90,9 +90,7 @@ def distributions_for(traced: Traced, trace: Trace, inputs: list[Any]) -> list[t
 
 
 def require_enough_sizes(tried: Sequence[Tried], others: int, rules: Rules) -> None:
-    """On a CPU, where the problem's own size is not run, a candidate that refuses most sizes has not been checked:
-    raises Failed.
-    """
+    """Raises Failed where a candidate refuses most of so many other sizes: it has not been checked."""
     refused = [t for t in tried if t.outcome is SizeOutcome.REFUSED]
     if others and len(refused) > rules.may_refuse * others:
         message = f"refuses {len(refused)} of {others} other sizes, the last with: {refused[-1].message}"

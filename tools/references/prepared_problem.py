@@ -284,7 +284,11 @@ def expect(
     reference, chosen = prepared.reference, model if model is not None else prepared.model
     inputs = reference.inputs(seed)
     apply(draw, inputs, numbers)
-    if draw is Draw.LARGE and bears_large_whole_numbers(reference, chosen, inputs, reference.device):
+    if (
+        draw is Draw.LARGE
+        and not any(True for _ in chosen.state_dict())
+        and (reference.device == "cpu" or runs_on_large_whole_numbers(reference, chosen, inputs))
+    ):
         enlarge_whole_numbers(inputs)
     if edges is not None:
         keep_edges(inputs, edges)
@@ -337,20 +341,15 @@ def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, i
         return False
 
 
-def bears_large_whole_numbers(reference: Reference, model: Any, inputs: list[Any], device: str) -> bool:
-    """Whether large numbers may stand in the place of the reference's own whole ones. On a CPU it says itself where it
-    takes them for indices; on a GPU such an index ends the judge's context, so that a CPU is asked first.
-
-    device: where the large numbers are to be used.
+def runs_on_large_whole_numbers(reference: Reference, model: Any, inputs: list[Any]) -> bool:
+    """Whether the reference runs, on a CPU, on large numbers in the place of its own whole ones. There it raises where
+    it takes one for an index; on a GPU such an index ends the judge's context, so that a CPU is asked first.
     """
     import torch
 
     tensors = tensors_of(inputs)
-    if any(True for _ in model.state_dict()) or any(t.is_floating_point() or t.is_complex() for t in tensors):
-        return False
-    if device == "cpu":
-        return True
-    if sum(t.numel() for t in tensors) > MOST_TRIED_ON_A_CPU:
+    floating = any(t.is_floating_point() or t.is_complex() for t in tensors)
+    if floating or sum(t.numel() for t in tensors) > MOST_TRIED_ON_A_CPU:
         return False
     on_cpu = [v.to("cpu", copy=True) if isinstance(v, torch.Tensor) else v for v in inputs]
     enlarge_whole_numbers(on_cpu)

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from kernelwright.tools.compiling.program_order import may_wait
 from kernelwright.tools.report import Cheat, Failure, Fault, clean_text
 from kernelwright.tools.sandbox import Process, ProcessDied
 from kernelwright.tools.tracing.trace import Launch, Trace, Traced, all_steps
@@ -30,7 +31,7 @@ def binaries_of(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> di
         key: {
             "binary": base64.b64encode(binaries[key].binary).decode(),
             "reversed": base64.b64encode(binaries[key].reversed).decode(),
-            "may_wait": binaries[key].may_wait,
+            "may_wait": bool(binaries[key].reversed) and may_wait(traced, key),
             "metadata": binaries[key].metadata,
             "signature": traced.kernels[key].signature,
             "failure": failure.model_dump(mode="json") if (failure := binaries[key].failure) else None,

@@ -117,7 +117,8 @@ class Watch(TorchDispatchMode):
 
     def made(self, tensor: Any) -> None:
         """A new tensor of the host code's: torch has made what lies there."""
-        self._left_by_launches -= {storage_of(tensor)} if has_memory(tensor) else set()
+        if has_memory(tensor):
+            self._left_by_launches.discard(storage_of(tensor))
 
     def _note(self, before: list[tuple[Any, Any]], kept_later: list[Any]) -> None:
         self.launches += 1

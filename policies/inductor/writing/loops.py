@@ -106,14 +106,14 @@ def _invariant_first(loop: Loop, lines: list[str]) -> tuple[list[str], list[str]
     before: list[str] = []
     inside: list[str] = []
     for statement in body:
-        text, known = ast.get_source_segment(source, statement) or "", len(views.found)
+        text, plain = ast.get_source_segment(source, statement) or "", ast.unparse(statement)
         made = _new_memory(statement, changing)
         if made is not None and made not in handed_on:
             before.append(text)
             continue
-        changed = views.visit(statement)
-        inside.append(ast.unparse(changed) if len(views.found) > known else text)
-    before += [f"{name} = {view}" for view, name in dict(views.found).items()]
+        changed = ast.unparse(views.visit(statement))
+        inside.append(text if changed == plain else changed)
+    before += [f"{name} = {view}" for view, name in views.names.items()]
     return before, [line for text in inside for line in text.splitlines()]
 
 
@@ -132,8 +132,8 @@ class _Views(ast.NodeTransformer):
 
     def __init__(self, step: str, changing: set[str]) -> None:
         self._step, self._changing = step, changing
-        self.found: list[tuple[str, str]] = []
-        """Text of a view and its name, once for each place where it was."""
+        self.names: dict[str, str] = {}
+        """Text of a view -> its name."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Of `torch.as_strided` of what stays as it is."""
@@ -141,7 +141,5 @@ class _Views(ast.NodeTransformer):
         if ast.unparse(node.func) != "torch.as_strided" or self._changing & held:
             self.generic_visit(node)
             return node
-        text, known = ast.unparse(node), dict(self.found)
-        name = known.get(text, f"fixed_view_{len(known) + 1}_of_{self._step}")
-        self.found.append((text, name))
+        name = self.names.setdefault(ast.unparse(node), f"fixed_view_{len(self.names) + 1}_of_{self._step}")
         return ast.Name(name, ast.Load())

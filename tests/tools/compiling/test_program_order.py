@@ -7,6 +7,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from kernelwright.tools.compiling.program_order import assembled_in_reverse, in_reverse, may_wait
+from kernelwright.tools.tracing.trace import Function, Kernel, Traced
 
 TARGET = GPUTarget("cuda", 90, 32)
 
@@ -69,4 +70,7 @@ def test_blocks_in_clusters_are_left_alone(adding):
     ],
 )
 def test_only_a_loop_without_a_count_and_assembly_may_wait_for_another_program(line, waits):
-    assert may_wait(["def helper(x):\n    return x", f"def kernel(p, n):\n    {line}"]) is waits
+    helper = Function(name="helper", text=f"def helper(p, n):\n    {line}")
+    kernel = Function(name="kernel", text="def kernel(p, n):\n    helper(p, n)", names={"helper": {"function": "h"}})
+    traced = Traced(functions={"h": helper, "k": kernel}, kernels={"l": Kernel(function="k", signature={})})
+    assert may_wait(traced, "l") is waits

@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import bears_large_whole_numbers, expect, set_up
+from kernelwright.tools.references.prepared_problem import expect, runs_on_large_whole_numbers, set_up
 
 TEXT = """
 import torch
@@ -22,7 +22,7 @@ def get_init_inputs():
 def test_a_gpu_is_given_large_whole_numbers_only_where_none_is_an_index(answer, sums):
     prepared = set_up(Problem(name="whole", source=TEXT.format(answer=answer)), "cpu", 3)
     inputs = prepared.reference.inputs(1)
-    assert bears_large_whole_numbers(prepared.reference, prepared.model, inputs, "cuda:0") is sums
+    assert runs_on_large_whole_numbers(prepared.reference, prepared.model, inputs) is sums
     assert int(inputs[0].max()) < 100
 
 
