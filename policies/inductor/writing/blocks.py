@@ -120,12 +120,13 @@ def _terms(place: ast.expr) -> list[ast.expr]:
 
 def fitted(kernel: Kernel, block: str, size: int, extent: str) -> str:
     """The block's size as an expression: smaller where the extent is far below it, and the kernel masks what is beyond.
-    In steps of eight times, because a kernel is compiled once for each.
+    In steps of eight times, because a kernel is compiled once for each; those of products, whose work goes with the
+    tile, are powers of two.
     """
-    side, least = block.removesuffix("BLOCK").rstrip("_"), 16 if kernel.dot else 1
-    if size <= 16 or size // 8 < least or extent == "1" or re.fullmatch(r"\d+", extent) or not _masks(kernel, side):
+    side = block.removesuffix("BLOCK").rstrip("_")
+    if size <= 16 or extent == "1" or re.fullmatch(r"\d+", extent) or not _masks(kernel, side):
         return str(size)
-    return f"block_for({extent}, {size}{', 16' if kernel.dot else ''})"
+    return f"{'tile_for' if kernel.dot else 'block_for'}({extent}, {size})"
 
 
 def _masks(kernel: Kernel, side: str) -> bool:

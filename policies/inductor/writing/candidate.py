@@ -36,14 +36,17 @@ SPLIT_HELPER = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
     more = triton.cdiv(blocks, 65535)
     return triton.cdiv(blocks, more), more'''
-BLOCK_FOR = '''def block_for(extent, most, least=1):
-    """Of most, an eighth of it and so on the smallest that holds the extent and is no less than least."""
-    while most // 8 >= max(extent, least):
+BLOCK_FOR = '''def block_for(extent, most):
+    """Of most, an eighth of it and so on the smallest that holds the extent."""
+    while most // 8 >= extent:
         most //= 8
     return most'''
+TILE_FOR = '''def tile_for(extent, most):
+    """A power of two that holds the extent, between 16 and most."""
+    return min(most, max(16, triton.next_power_of_2(extent)))'''
 RESERVED_NAMES = {
-    "device", "self", "block", "split", "block_for", "index_type", "torch", "nn", "triton", "tl", "libdevice",
-    "math", "inf", "nan", "range"}  # fmt: skip
+    "device", "self", "block", "split", "block_for", "tile_for", "index_type", "torch", "nn", "triton", "tl",
+    "libdevice", "math", "inf", "nan", "range"}  # fmt: skip
 """Names in forward that nothing else may have."""
 IMPORTS = {
     "import math": r"(?<!\.)\bmath\.", "import torch": r"\btorch\.",
@@ -83,8 +86,9 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     launches = {k: [s for s in host.launches() if s.kernel is kernels[k]] for k in kernels}
     for kernel in kernels.values():
         kernel.single, kernel.library_tf32 = _is_single(traced), tf32 and _library_tf32()
+    launched = [k for k in kernels if launches[k]]
     written = {
-        k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.") for k in kernels if launches[k]
+        k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.", len(launched)) for k in launched
     }
     lines, functions = _forward_lines(traced, host, written, names)
     lines = [part for line in lines for part in broken(line, 8)]
@@ -103,6 +107,7 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     texts += (
         [SPLIT_HELPER] * ("*split(" in called)
         + [BLOCK_FOR] * ("block_for(" in called)
+        + [TILE_FOR] * ("tile_for(" in called)
         + [INDEX_TYPE] * ("index_type(" in called)
         + functions
         + [n for n in needed if not _is_import(n)]

@@ -13,14 +13,21 @@ MOST_BINARIES = 8
 """Sets of divisors over a kernel's launches up to which they are constants of it: each set is compiled by itself, and
 a network of a hundred layers has a hundred.
 """
+FEW_KERNELS = 16
+"""Kernels of a draft up to which all divisors are constants: convolutions lost up to a third of their speed on an H100
+where those of a row were arguments, and a few kernels are compiled soon.
+"""
 
 
-def divisors_as_constants(function: ast.FunctionDef, inner: Collection[str] | None = None) -> list[ast.arg]:
+def divisors_as_constants(
+    function: ast.FunctionDef, inner: Collection[str] | None = None, more: Collection[str] = ()
+) -> list[ast.arg]:
     """Annotates the parameters that stand in divisors with tl.constexpr, in place, and gives those that it annotates.
 
     inner: names of the elements that a program adds up, or goes through in a loop; a division of anything else is one
     of many elements, and stays one by an argument: the kernel is then compiled once for all sizes. None: every division
-    is one of an element.
+    is one of an element. more: parameters that masks compare with. Where the compiler knows what divides them, it loads
+    vectors under those masks.
     """
     plain = {a.arg for a in function.args.args if a.annotation is None and not a.arg.endswith("_pointer")}
     counted = None if inner is None else _that_depend_on(inner, function)
@@ -31,7 +38,7 @@ def divisors_as_constants(function: ast.FunctionDef, inner: Collection[str] | No
         for n in ast.walk(divisor)
         if isinstance(n, ast.Name)
     }
-    constant = (divided & plain) - _converted(function, plain)
+    constant = ((divided | set(more)) & plain) - _converted(function, plain)
     stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     found = [a for a in function.args.args if a.arg in constant - stored]
     for argument in found:

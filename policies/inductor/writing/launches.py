@@ -12,6 +12,7 @@ from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.values.complex_numbers import bare
 from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
 from kernelwright.policies.inductor.writing.divisors import (
+    FEW_KERNELS,
     MOST_BINARIES,
     divisors_as_constants,
     inner_names,
@@ -219,8 +220,11 @@ class Written:
     """Inductor's names, in the order of the rewritten kernel."""
 
 
-def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Written:
-    """Writes a kernel with readable names, and says which of its old parameters are left."""
+def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, beside: int) -> Written:
+    """Writes a kernel with readable names, and says which of its old parameters are left.
+
+    beside: how many kernels the draft has.
+    """
     function = plain_function(kernel.function)
     read = count_reads(function)
     parameters = _parameter_names(kernel, launches)
@@ -251,17 +255,23 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
         kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and grouped(function)
         kernel.indexed = by_index_type(function)
     numbers_spread(function)
-    _constants(function, kernel, launches, parameters, names)
+    _constants(function, kernel, launches, parameters, None if beside <= FEW_KERNELS else names)
     return Written(_kernel_text(function, comment), kept)
 
 
 def _constants(
-    function: ast.FunctionDef, kernel: Kernel, launches: list[Launch], parameters: dict[str, str], names: Names
+    function: ast.FunctionDef, kernel: Kernel, launches: list[Launch], parameters: dict[str, str], names: Names | None
 ) -> None:
-    """Makes constants of what the kernel divides by often, where its launches do not give too many of them."""
-    inner = None if kernel.kind == "pointwise" and not kernel.dot else inner_names(
-        function, [names("r0_index"), names("r1_index")])  # fmt: skip
-    made = divisors_as_constants(function, inner)
+    """Makes constants of what the kernel divides by, where its launches do not give too many of them.
+
+    names: of a draft of many kernels, in which only what each element is divided by is a constant.
+    """
+    inner, more = None, set()
+    if names is not None and (kernel.dot or kernel.kind != "pointwise"):
+        inner = inner_names(function, [names("r0_index"), names("r1_index")])
+    elif names is None and kernel.convolves:
+        more = {parameters[p] for p in ("xnumel", "r0_numel") if p in parameters}
+    made = divisors_as_constants(function, inner, more)
     given = [old for old, new in parameters.items() if new in {a.arg for a in made}]
     if len({tuple(launch.given.get(old) for old in given) for launch in launches}) > MOST_BINARIES:
         for argument in made:

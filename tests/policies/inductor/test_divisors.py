@@ -93,3 +93,9 @@ def test_a_division_once_a_row_is_by_an_argument_and_one_for_each_element_by_a_c
 def test_every_division_of_a_kernel_that_reduces_nothing_is_by_a_constant():
     function = function_of(REDUCTION)
     assert [argument.arg for argument in divisors_as_constants(function)] == ["width", "inner_width"]
+
+
+def test_what_masks_compare_with_is_a_constant_where_it_is_asked_for():
+    function = function_of(REDUCTION)
+    made = divisors_as_constants(function, more=["columns"])
+    assert [argument.arg for argument in made] == ["width", "inner_width", "columns"]
