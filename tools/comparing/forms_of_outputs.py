@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from kernelwright.tools.tensor_memory import address_range, has_memory, overlap, storage_of
 from kernelwright.tools.tracing.trace import output_leaves
 
 LONGEST_KEY = 100
@@ -130,22 +131,14 @@ def shared_memory(outputs: Sequence[Any]) -> list[int | None]:
 def _overlap(one: Any, other: Any) -> bool:
     import torch
 
-    if not all(isinstance(t, torch.Tensor) and t.layout is torch.strided and t.numel() for t in (one, other)):
+    if not (has_memory(one) and has_memory(other)) or storage_of(one) != storage_of(other):
         return False
-    if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+    if not overlap(one, other):
         return False
-    (low, high), (begin, end) = _address_range(one), _address_range(other)
-    if high <= begin or end <= low:
-        return False
+    (low, high), (begin, end) = address_range(one), address_range(other)
     if one.element_size() != other.element_size() or (low - begin) % one.element_size():
         return True
     size, first = one.element_size(), min(low, begin)
     taken = torch.zeros((max(high, end) - first) // size, dtype=torch.bool, device=one.device)
     taken.as_strided(one.shape, one.stride(), (low - first) // size).fill_(True)
     return bool(taken.as_strided(other.shape, other.stride(), (begin - first) // size).any())
-
-
-def _address_range(tensor: Any) -> tuple[int, int]:
-    """Addresses from the first to behind the last element."""
-    steps = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (steps + 1) * tensor.element_size()

@@ -15,8 +15,6 @@ from typing import Any
 
 CHUNK_ELEMENTS = 1 << 26
 """Elements mapped at a time."""
-LARGEST_WHOLE = ((1 << 24) + 1, 1 << 33)
-"""About the largest of whole numbers of 32 and of 64 bits in the draw `large`."""
 FILLING_CHOICES = 8
 """Of a row's first numbers, one of which fills it."""
 
@@ -157,22 +155,6 @@ def _map_float8(tensor: Any, draw: Draw) -> None:
     _map(wide, draw)
     most = torch.finfo(tensor.dtype).max
     tensor.copy_(wide.clamp_(-most, most))
-
-
-def enlarge_whole_numbers(inputs: list[Any]) -> None:
-    """Where every tensor holds whole numbers of 32 or 64 bits: multiplies them, so that floats do not hold their sums,
-    nor 32 bits those of 64. The sign stays: a domain may have none.
-    """
-    import torch
-
-    largest = {torch.int32: LARGEST_WHOLE[0], torch.int64: LARGEST_WHOLE[1]}
-    tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
-    if any(t.dtype not in largest for t in tensors):
-        return
-    for tensor in tensors:
-        most = int(tensor.abs().max()) if tensor.numel() else 0
-        if most > 1:
-            tensor.mul_(max(largest[tensor.dtype] // most, 1)).add_(tensor.sign())
 
 
 def _pieces(tensor: Any) -> Iterator[Any]:

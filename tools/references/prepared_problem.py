@@ -5,7 +5,6 @@ Built once, used for every candidate.
 
 from __future__ import annotations
 
-import copy
 import time
 import traceback
 from collections.abc import Sequence
@@ -17,22 +16,14 @@ from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.near_ties import IndexRecorder, is_as_good
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
-from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.input_distributions import (
-    Draw,
-    apply,
-    enlarge_whole_numbers,
-    keep_edges,
-    shake_weights,
-)
+from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges, shake_weights
 from kernelwright.tools.references.reference import Reference, double, doubled
+from kernelwright.tools.references.whole_numbers import enlarge_whole_numbers, may_be_enlarged
 from kernelwright.tools.report import InfrastructureError
 
 EXACT_SECONDS = 3.0
 """A float64 run that takes longer is made once; other draws carry its tolerance."""
-MOST_TRIED_ON_A_CPU = 1 << 22
-"""Elements of whole numbers that a reference is run on once more, on a CPU, before a GPU is given large ones."""
 MOST_MEMORY_SHARE_FOR_FLOAT64 = 16
 """Inputs and outputs of more than this part of a GPU's memory are not computed in float64."""
 
@@ -284,11 +275,7 @@ def expect(
     reference, chosen = prepared.reference, model if model is not None else prepared.model
     inputs = reference.inputs(seed)
     apply(draw, inputs, numbers)
-    if (
-        draw is Draw.LARGE
-        and not any(True for _ in chosen.state_dict())
-        and (reference.device == "cpu" or runs_on_large_whole_numbers(reference, chosen, inputs))
-    ):
+    if draw is Draw.LARGE and not any(True for _ in chosen.state_dict()) and may_be_enlarged(reference, chosen, inputs):
         enlarge_whole_numbers(inputs)
     if edges is not None:
         keep_edges(inputs, edges)
@@ -339,26 +326,6 @@ def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, i
         return is_as_good(index, outputs[number], exact.calls, eager.calls)
     except (ProblemError, torch.cuda.OutOfMemoryError):
         return False
-
-
-def runs_on_large_whole_numbers(reference: Reference, model: Any, inputs: list[Any]) -> bool:
-    """Whether the reference runs, on a CPU, on large numbers in the place of its own whole ones. There it raises where
-    it takes one for an index; on a GPU such an index ends the judge's context, so that a CPU is asked first.
-    """
-    import torch
-
-    tensors = tensors_of(inputs)
-    floating = any(t.is_floating_point() or t.is_complex() for t in tensors)
-    if floating or sum(t.numel() for t in tensors) > MOST_TRIED_ON_A_CPU:
-        return False
-    on_cpu = [v.to("cpu", copy=True) if isinstance(v, torch.Tensor) else v for v in inputs]
-    enlarge_whole_numbers(on_cpu)
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            copy.deepcopy(model).cpu()(*reference.arguments(on_cpu))
-    except Exception:
-        return False
-    return True
 
 
 def run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.seeds import seed_everything
 from kernelwright.tools.replaying.preparation import Preparation
 from kernelwright.tools.replaying.state_forms import strides_of
 from kernelwright.tools.replaying.steps import Call, Steps, numbers_made, numbers_used
 from kernelwright.tools.replaying.values import Json, Table, bind, forged_trace
+from kernelwright.tools.tensor_memory import address_range, has_memory, overlap
 from kernelwright.tools.tracing.trace import Step, Trace, all_steps, output_leaves, tensors_in
 
 
@@ -114,7 +116,8 @@ class Replay:
         with torch.no_grad():
             (later or self._first).run(table, call)
         if later is None and self._later is not None:
-            self._lasting = self._kept | {n: table[n] for n in self.left_by_first if n in table}
+            left = {n: table[n] for n in self.left_by_first if n in table}
+            self._lasting = self._kept | _apart_from(list(inputs), left)
         return [self._output(leaf, table) for leaf in output_leaves(outputs)]
 
     def _output(self, leaf: Json, table: Table) -> Any:
@@ -132,6 +135,23 @@ class Replay:
     def survivors(self) -> list[Any]:
         """Every tensor that outlives a call: weights, what the set-up made, what the first call left."""
         return list((self._kept | (self._lasting or {})).values())
+
+
+def _apart_from(inputs: list[Any], left: Table) -> Table:
+    """The tensors that a first call left, those that lie in its inputs as copies: a later call's inputs take their
+    place in the judge's memory, where a caller's lie elsewhere.
+    """
+    import torch
+
+    given = [t for t in tensors_of(inputs) if has_memory(t)]
+    found = dict(left)
+    for number, tensor in left.items():
+        if has_memory(tensor) and any(overlap(tensor, t) for t in given):
+            begin, end = address_range(tensor)
+            with torch.utils._python_dispatch._disable_current_modes():
+                whole = tensor.as_strided(((end - begin) // tensor.element_size(),), (1,))
+                found[number] = whole.clone().as_strided(tensor.shape, tensor.stride(), 0)
+    return found
 
 
 def _made_in(steps: Sequence[Step]) -> set[int]:

@@ -24,9 +24,10 @@ from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.mapped_memory import Mapped
 from kernelwright.tools.replaying.replay import Replay
 from kernelwright.tools.replaying.steps import Call
-from kernelwright.tools.replaying.watching import Watch, has_memory, storage_of
+from kernelwright.tools.replaying.watching import Watch
 from kernelwright.tools.report import Failure
 from kernelwright.tools.sandbox.channel import Channel
+from kernelwright.tools.tensor_memory import has_memory, storage_of
 from kernelwright.tools.tracing.trace import Launch, Traced
 
 MOST_OUTPUTS = 64

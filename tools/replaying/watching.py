@@ -22,6 +22,7 @@ from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.operators import HOST_READS, moves, operations
 from kernelwright.tools.replaying.layout_operators import converts, rearranges, truncates
 from kernelwright.tools.replaying.steps import Memory
+from kernelwright.tools.tensor_memory import address_range, has_memory, storage_of
 
 MOST_BYTES = 1 << 30
 """Of a launch's tensors whose contents are compared: the smallest first. On a CPU a call allocates no more."""
@@ -46,7 +47,7 @@ class Watch(TorchDispatchMode):
         """
         super().__init__()
         self._inputs = {storage_of(t): n for n, t in enumerate(inputs) if has_memory(t)}
-        self._state = [(n, _extent(t)) for n, t in (state or {}).items() if has_memory(t)]
+        self._state = [(n, address_range(t)) for n, t in (state or {}).items() if has_memory(t)]
         """Names, and where each lies: those of one candidate may share an allocation."""
         self.changed_state: set[str] = set()
         """Names of weights and buffers that a launch or an operator wrote to, whatever they hold afterwards."""
@@ -139,7 +140,7 @@ class Watch(TorchDispatchMode):
         written = [t for t in tensors if has_memory(t)]
         places = [self._inputs.get(storage_of(t)) for t in written]
         self.changed_inputs |= {place for place in places if place is not None}
-        for begin, end in map(_extent, written if self._state else ()):
+        for begin, end in map(address_range, written if self._state else ()):
             self.changed_state |= {name for name, (first, last) in self._state if begin < last and first < end}
 
     def ends_with(self, outputs: Iterable[Any]) -> None:
@@ -174,23 +175,6 @@ def _written_by(func: Any, args: Any, kwargs: Any) -> list[Any]:
             value = args[number] if number < len(args) else kwargs.get(argument.name)
             found += tensors_of(value)
     return found
-
-
-def has_memory(value: Any) -> bool:
-    """Whether it is a tensor with elements that lie in memory one by one."""
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
-
-
-def storage_of(tensor: Any) -> int:
-    """The address of its storage."""
-    return int(tensor.untyped_storage().data_ptr())
-
-
-def _extent(tensor: Any) -> tuple[int, int]:
-    """Addresses of its first byte, and of the one after its last."""
-    steps = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    begin = int(tensor.data_ptr())
-    return begin, begin + (steps + 1) * int(tensor.element_size())
 
 
 class _Unwatched:

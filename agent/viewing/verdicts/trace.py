@@ -132,6 +132,7 @@ class _Listing:
         else:
             lines += self._part("the first call", trace.first, False, "counted as set-up: later calls do without it")
             lines.append(self._returned(trace.first_outputs))
+            self._tensors.later_calls_follow()
             lines += self._part("every later call", trace.later, True)
             lines.append(self._returned(trace.later_outputs))
         return [*lines, Padding(self._sum(), (0, 0, 0, 2))]

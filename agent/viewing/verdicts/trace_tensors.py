@@ -51,6 +51,7 @@ class Tensors:
         }
         for given in (trace.inputs, trace.later_inputs):
             self._name_inputs(given, inputs)
+        self._first_inputs = set(tensors_in(list(trace.inputs))) - set(tensors_in(list(trace.later_inputs)))
 
     def _name_inputs(self, given: Sequence[Json], inputs: Json) -> None:
         specs = inputs if isinstance(inputs, list) else []
@@ -61,6 +62,12 @@ class Tensors:
                 self._names[number] = f"x{place}" if len(numbers) == 1 else f"x{place}[{k}]"
                 if len(described) == len(numbers):
                     self._known[number] = KnownTensor(tuple(described[k]["shape"]), str(described[k]["dtype"]))
+
+    def later_calls_follow(self) -> None:
+        """From here on an input of the first call is one that was kept: `x0 of the first call`."""
+        for number in self._first_inputs:
+            self._names[number] = f"{self._names[number]} of the first call"
+        self._first_inputs = set()
 
     def name(self, number: int) -> str:
         """Returns the name of a tensor by its number."""

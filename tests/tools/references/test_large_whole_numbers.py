@@ -4,7 +4,8 @@ import pytest
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expect, runs_on_large_whole_numbers, set_up
+from kernelwright.tools.references.prepared_problem import expect, set_up
+from kernelwright.tools.references.whole_numbers import may_be_enlarged, runs_on_large_whole_numbers
 
 TEXT = """
 import torch
@@ -30,3 +31,13 @@ def test_on_a_cpu_the_reference_says_itself_that_they_are_indices():
     prepared = set_up(Problem(name="whole", source=TEXT.format(answer="x[index]")), "cpu", 3)
     with pytest.raises(ProblemError, match="IndexError"):
         expect(prepared, Draw.LARGE, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "free"),
+    [("torch.bincount(x.flatten())", False), ("x[:, : int(index[0])]", False), ("x.cumsum(1) + index.sum()", True)],
+)
+def test_whole_numbers_that_decide_a_size_stay_as_they_are(answer, free):
+    prepared = set_up(Problem(name="whole", source=TEXT.format(answer=answer)), "cpu", 3)
+    assert may_be_enlarged(prepared.reference, prepared.model, prepared.reference.inputs(1)) is free
+    assert (int(expect(prepared, Draw.LARGE, 1).inputs[0].max()) > 1 << 24) is free
