@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from kernelwright.tools.comparing.near_ties import naming_equals
+from kernelwright.tools.comparing.choices.near_ties import naming_equals
 from kernelwright.tools.comparing.pieces import distance, raise_to_distance
 from kernelwright.tools.comparing.tolerance import lay_out_otherwise, lessen, shake, shake_rows
 from kernelwright.tools.problem import ProblemError

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelwright.tools.comparing.bits import Remembered, same_bits
+from kernelwright.tools.comparing.choices.near_ties import IndexRecorder, is_as_good
 from kernelwright.tools.comparing.comparison import Described, describe
-from kernelwright.tools.comparing.near_ties import IndexRecorder, is_as_good
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
@@ -309,7 +309,7 @@ def precise(prepared: PreparedProblem, expected: Expected) -> list[Any] | None:
 
 def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, index: Any) -> bool:
     """Whether a candidate's whole numbers are indices of values as good as those that the reference's name
-    (tools/comparing/near_ties.py).
+    (tools/comparing/choices/near_ties.py).
     """
     import torch
 

@@ -3,17 +3,19 @@ is as good as the best.
 
 Where two values of a row differ by less than honest arithmetic is off by (tools/comparing/tolerance.py), an argmin in
 another order may name either. The index itself says nothing of that. So the reference is run once more, and what its
-last argmin, argmax, min, max or topk was taken of is kept: in float64, and as eager has it.
+last argmin, argmax, min, max, topk, cummax or cummin was taken of is kept: in float64, and as eager has it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from kernelwright.tools.comparing.tolerance import Tensor, allowance
 
-CHOOSING_OPERATORS = frozenset({"argmin", "argmax", "min", "max", "topk"})
+CHOOSING_OPERATORS = frozenset({"argmin", "argmax", "min", "max", "topk", "cummax", "cummin"})
+RUNNING_OPERATORS = frozenset({"cummax", "cummin"})
 
 
 @dataclass
@@ -30,6 +32,8 @@ class IndexCall:
 
     Which of exact equals it names, torch leaves open.
     """
+    running: bool = False
+    """Whether each element has an index, of the best of the elements up to it (`cummax`)."""
 
     def at(self, index: Tensor) -> Tensor:
         """The values at other indices of the same number, one for each slice. Indices must be in the range."""
@@ -56,36 +60,44 @@ class IndexCall:
 class IndexRecorder:
     """Notes every call that gives indices, of whatever reference runs inside `noting()`."""
 
+    operators: Collection[str] = CHOOSING_OPERATORS
+    """Names of the functions that are looked at."""
     calls: list[IndexCall] = field(default_factory=list)
 
     def noting(self) -> Any:
         """A torch function mode; while it is entered, `calls` grows by one entry for each call that gives indices."""
         from torch.overrides import TorchFunctionMode
 
-        calls = self.calls
+        calls, operators = self.calls, self.operators
 
         class Noting(TorchFunctionMode):
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 out = func(*args, **(kwargs or {}))
-                if getattr(func, "__name__", "") in CHOOSING_OPERATORS:
-                    calls.extend(_index_calls(func, out, args, kwargs or {}))
+                calls.extend(index_calls(func, out, args, kwargs or {}, operators))
                 return out
 
         return Noting()
 
 
-def _index_calls(func: Any, out: Any, args: Any, named: dict[str, Any]) -> list[IndexCall]:
+def index_calls(func: Any, out: Any, args: Any, named: dict[str, Any], operators: Collection[str]) -> list[IndexCall]:
+    """The call of a function among `operators`, where it gave indices of floating values; else an empty list."""
     import torch
 
+    name = getattr(func, "__name__", "")
+    if name not in operators:
+        return []
     indices: Any = out if isinstance(out, torch.Tensor) else getattr(out, "indices", None)
     values: Any = args[0] if args else named.get("input")
-    several = getattr(func, "__name__", "") == "topk"
-    dim = args[1 + several] if len(args) > 1 + several else named.get("dim", -1 if several else None)
+    several = name == "topk"
+    last = several or name in ("sort", "argsort")
+    dim = args[1 + several] if len(args) > 1 + several else named.get("dim", -1 if last else None)
     if not isinstance(indices, torch.Tensor) or indices.is_floating_point():
         return []
     if not isinstance(values, torch.Tensor) or not values.is_floating_point() or not isinstance(dim, int | None):
         return []
-    return [IndexCall(values, dim if values.dim() else None, indices, several and values.dim() > 0)]
+    dim = dim if values.dim() else None
+    along = dim is not None
+    return [IndexCall(values, dim, indices, several and along, name in RUNNING_OPERATORS and along)]
 
 
 def is_as_good(index: Tensor, expected: Tensor, exact: list[IndexCall], eager: list[IndexCall]) -> bool:
@@ -107,7 +119,7 @@ def is_as_good(index: Tensor, expected: Tensor, exact: list[IndexCall], eager: l
     taken, own = found[-1]
     if own.values.shape != taken.values.shape or bool(((index < 0) | (index >= taken.length)).any()):
         return False
-    if taken.several:
+    if taken.several or taken.running:
         return _several_are_as_good(index, taken, own)
     allow = allowance(own.values.dtype)
     noise = taken.most((own.values.double() - taken.values).abs())
@@ -119,8 +131,10 @@ def is_as_good(index: Tensor, expected: Tensor, exact: list[IndexCall], eager: l
 
 def _several_are_as_good(index: Tensor, exact: IndexCall, eager: IndexCall) -> bool:
     """Returns whether the indices of each slice are distinct and name values as good, place by place, as those
-    expected.
+    expected; running ones, whether each names such a value up to its own place.
     """
+    import torch
+
     assert exact.dim is not None
     dim, chosen = exact.dim, index.reshape(exact.indices.shape).long()
     values = exact.values
@@ -128,6 +142,11 @@ def _several_are_as_good(index: Tensor, exact: IndexCall, eager: IndexCall) -> b
     noise = (eager.values.double() - values).abs().amax(dim, keepdim=True)
     allowed = allow.factor * noise + allow.ulps * values.abs().amax(dim, keepdim=True)
     short = (values.gather(dim, chosen) - values.gather(dim, exact.indices)).abs()
+    if exact.running:
+        places = torch.arange(exact.length, device=chosen.device).unsqueeze(-1)
+        before = chosen.movedim(dim, 0).flatten(1) <= places if chosen.dim() > 1 else chosen <= places.squeeze(-1)
+        named = (chosen == exact.indices) | (short > 0) | (noise > 0)  # of equals that nothing rounded, the last
+        return bool((short <= allowed).all()) and bool(before.all()) and bool(named.all())
     distinct = chosen.sort(dim).values.diff(dim=dim) != 0
     return bool((short <= allowed).all()) and bool(distinct.all())
 
@@ -145,9 +164,9 @@ def naming_equals(last: bool) -> Any:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             named = kwargs or {}
             out = func(*args, **named)
-            if getattr(func, "__name__", "") != "topk" or "out" in named:
+            if "out" in named:
                 return out
-            (taken,) = _index_calls(func, out, args, named) or (None,)
+            (taken,) = index_calls(func, out, args, named, ("topk",)) or (None,)
             if taken is None or taken.dim is None:
                 return out
             self.seen += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelwright.tools.comparing.near_ties import IndexRecorder, is_as_good, naming_equals
+from kernelwright.tools.comparing.choices.near_ties import IndexRecorder, is_as_good, naming_equals
 from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
