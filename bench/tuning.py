@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 GOOD = Path(__file__).resolve().parents[1] / "tests" / "kernels" / "good"
 KERNELS = (
     "matmul", "linear_gelu", "fused_softmax", "layer_norm", "vector_add", "matmul_fp16", "matvec", "row_sum",
-    "attention", "fused_gelu",
+    "attention", "fused_gelu", "matmul_bf16",
     "matmul_bias_relu", "batched_matmul", "matmul_transposed_b", "causal_attention", "row_logsumexp", "batch_norm",
     "mse_loss", "kl_div_loss", "avg_pool2d", "pointwise_conv2d", "fused_silu", "fused_bias_gelu", "scale_shift_clamp",
     "exp_sin_chain", "hardswish_chain",
