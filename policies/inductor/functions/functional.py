@@ -28,7 +28,8 @@ def replace_functions() -> None:
     from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
     from kernelwright.policies.inductor.functions.ranking import ordering_functions
     from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
-    from kernelwright.policies.inductor.functions.statistics import statistics_functions
+    from kernelwright.policies.inductor.functions.sampling import grid_sampling
+    from kernelwright.policies.inductor.functions.statistics import histc, statistics_functions
     from kernelwright.policies.inductor.functions.tensor_methods import take_along_dim, tensor_methods
     from kernelwright.policies.inductor.tracing.chance import factories_without_generator
     from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
@@ -40,7 +41,7 @@ def replace_functions() -> None:
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
         "bilinear": bilinear, "conv1d": conv1d, "glu": glu, "embedding_bag": embedding_bag,
         "interpolate": _interpolate(functional.interpolate), "upsample": _interpolate(functional.interpolate),
-        "float": Real, "grid_sample": _grid_sample(functional.grid_sample),
+        "float": Real, "grid_sample": grid_sampling(functional.grid_sample),
     }  # fmt: skip
     for name, function in (own | pooling_functions() | whole_windows(max_pool1d)).items():
         setattr(functional, name, function if name == "float" else with_names_of_torch(function))
@@ -50,16 +51,14 @@ def replace_functions() -> None:
     replaced: list[tuple[Any, str, Any]] = [
         (torch, "group_norm", _group_norm_of_torch),
         *((torch._VF, name, function) for name, function in recurrent_functions().items()),
-        (torch, "stack", stack),
-        (torch, "cat", cat),
-        (torch, "cdist", cdist),
-        (torch, "polar", polar),
+        *((torch, f.__name__, f) for f in (stack, cat, cdist, polar)),
         (torch, "complex", complex_of),
         *(
             (owner, f.__name__, f)
             for owner in (torch, sys.modules["torch.nn.utils.weight_norm"])
             for f in (norm_except_dim, _weight_norm)
         ),
+        (torch.nn.modules.transformer, "_detect_is_causal_mask", asks_for_a_causal_mask),
         (torch, "tensor", tensor_of(torch.tensor)),
         (torch, "linspace", _linspace(torch.linspace)),
         *((torch, name, function) for name, function in statistics_functions().items()),
@@ -73,7 +72,7 @@ def replace_functions() -> None:
         *(
             (owner, f.__name__, f)
             for owner in (torch, torch.Tensor)
-            for f in (repeat_interleave, bincount, take_along_dim)
+            for f in (repeat_interleave, bincount, histc, take_along_dim)
         ),
     ]
     for owner, name, function in replaced:
@@ -98,25 +97,6 @@ def with_names_of_torch(function: Any) -> Any:
         return function(*args, **given)
 
     return called
-
-
-def _grid_sample(plain: Any) -> Any:
-    """torch's own takes a NaN among the places for the border, and gives NaN there where zeros lie around the image;
-    Inductor's would read anywhere, and gives zero.
-    """
-
-    def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros",
-        align_corners: bool | None = None) -> Any:  # fmt: skip
-        import torch
-
-        if padding_mode == "border":
-            grid = torch.where(grid == grid, grid, torch.full((), -1.0, dtype=grid.dtype, device=grid.device))
-        made = plain(input, grid, mode, padding_mode, align_corners)
-        if padding_mode != "zeros" or mode == "nearest":
-            return made
-        return made.masked_fill((grid != grid).any(-1).unsqueeze(1), math.nan)
-
-    return grid_sample
 
 
 def _dropout(name: str) -> Any:
@@ -209,6 +189,13 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
         empty = attn_mask.logical_not().all(-1, keepdim=True)
         weights = weights.masked_fill(empty, 0.0)
     return weights @ value
+
+
+def asks_for_a_causal_mask(mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:
+    """Whether a layer of torch is told that its mask is causal. torch's own looks at the mask's values for a shortcut;
+    the mask itself is right either way.
+    """
+    return is_causal is True
 
 
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:

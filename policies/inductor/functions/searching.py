@@ -1,4 +1,6 @@
-"""Places in sorted rows without a search: so many elements of the row lie before a value."""
+"""Places in sorted rows, which Inductor finds by halving: the forms that it has no kernel for become the one that it
+has.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ from typing import Any
 
 
 def searching_decompositions() -> dict[Any, Callable[..., Any]]:
-    """aten's operator -> the same as a count."""
+    """aten's operator -> the same with tensors for numbers, and without a sorter."""
     import torch
 
     aten = torch.ops.aten
     return {
-        aten.searchsorted.Tensor: searchsorted, aten.searchsorted.Scalar: searchsorted,
-        aten.bucketize.Tensor: bucketize, aten.bucketize.Scalar: bucketize,
+        aten.searchsorted.Tensor: searchsorted, aten.searchsorted.Scalar: searchsorted_of_number,
+        aten.bucketize.Scalar: bucketize_of_number,
     }  # fmt: skip
 
 
@@ -21,21 +23,23 @@ def searchsorted(
     sorted_sequence: Any, self: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Any = None,
 ) -> Any:  # fmt: skip
-    """Writes `torch.searchsorted` as a comparison of every value with every element of its row; NaN comes last."""
+    """Writes `torch.searchsorted` with a sorter as one of the rows that it puts in order."""
     import torch
 
-    rows = sorted_sequence if sorter is None else torch.gather(sorted_sequence, -1, sorter)
-    if not isinstance(self, torch.Tensor):
-        self = torch.full((), self, dtype=rows.dtype, device=rows.device)
-    alone = self.dim() == 0
-    values = self.unsqueeze(-1)
-    elements = rows if rows.dim() == 1 else rows.unsqueeze(-2)
-    after = elements > values if right or side == "right" else elements >= values
-    count = torch.logical_not(after).to(torch.int32).sum(-1)
-    made = count.to(torch.int32 if out_int32 else torch.int64)
-    return made.reshape(()) if alone else made
+    if sorter is None:
+        return NotImplemented
+    rows = torch.gather(sorted_sequence, -1, sorter)
+    return torch.searchsorted(rows, self, out_int32=out_int32, right=right, side=side)
 
 
-def bucketize(self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
-    """Writes `torch.bucketize`: `searchsorted` with its first two arguments in the other order."""
-    return searchsorted(boundaries, self, out_int32=out_int32, right=right)
+def searchsorted_of_number(sorted_sequence: Any, self: Any, **options: Any) -> Any:
+    """Writes `torch.searchsorted` of a number as one of a tensor."""
+    import torch
+
+    value = torch.full((1,), self, dtype=sorted_sequence.dtype, device=sorted_sequence.device)
+    return torch.searchsorted(sorted_sequence, value, **options).reshape(())
+
+
+def bucketize_of_number(self: Any, boundaries: Any, **options: Any) -> Any:
+    """Writes `torch.bucketize` of a number as one of a tensor."""
+    return searchsorted_of_number(boundaries, self, **options)

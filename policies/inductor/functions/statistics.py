@@ -1,4 +1,4 @@
-"""Covariances, differences and triangles, where torch's own asks for sizes as numbers or for values."""
+"""Covariances, differences, histograms and triangles, where torch's own asks for sizes as numbers or for values."""
 
 from __future__ import annotations
 
@@ -59,6 +59,20 @@ def _differences(x: Any, axis: int, spacing: float) -> Any:
     first = (x.narrow(axis, 1, 1) - x.narrow(axis, 0, 1)) / spacing
     last = (x.narrow(axis, n - 1, 1) - x.narrow(axis, n - 2, 1)) / spacing
     return torch.cat([first, inner, last], axis)
+
+
+def histc(input: Any, bins: Any = 100, min: Any = 0, max: Any = 0) -> Any:
+    """Writes `torch.histc` as a count of the elements of each bin; between the extremes where both bounds are equal."""
+    import torch
+
+    flat: Any = input.reshape(-1)
+    low, high = min, max
+    if low == high:
+        low, high = flat.amin(), flat.amax()
+        low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
+    inside = (flat >= low) & (flat <= high)
+    at = torch.where(inside, (flat - low) * bins / (high - low), 0.0).to(torch.int64).clamp(max=bins - 1)
+    return torch.zeros(bins, dtype=input.dtype, device=input.device).scatter_add(0, at, inside.to(input.dtype))
 
 
 def _triangle(plain: Any, upper: bool) -> Any:

@@ -51,6 +51,7 @@ def library_convolutions() -> None:
     """
     import torch
     from torch._inductor import lowering
+    from torch._inductor.kernel import conv
     from torch._inductor.virtualized import V
 
     windowed_pooling()
@@ -62,10 +63,14 @@ def library_convolutions() -> None:
         sizes.guard_int_seq = lambda left: [n if getattr(n, "free_symbols", ()) else sizes.guard_int(n) for n in left]
         *others, groups = args
         symbolic = not kwargs and bool(getattr(groups, "free_symbols", ()))
+        layout = conv.conv_layout
+        if symbolic:  # as a number, with a size of the weights, it would make a number of that
+            node = sizes.shape_env.create_symintnode(groups, hint=size_hint(groups))
+            conv.conv_layout = lambda *given, **named: layout(*given, **{**named, "groups": node})
         try:
             made = plain(*others, int(size_hint(groups)) if symbolic else groups, **kwargs)
         finally:
-            sizes.guard_int_seq = guard
+            sizes.guard_int_seq, conv.conv_layout = guard, layout
         if symbolic:
             _called_with(groups)
         return made

@@ -17,6 +17,7 @@ NAMES = {
     "online_softmax_combine_with_sum": "joined_softmax",
     "select_one": "select_one", "welford": "welford", "welford_combine": "welford_combine",
     "welford_reduce": "welford_step",
+    "bucketize_binary_search": "place_in_sorted",
     "div_floor_integer": "floor_divide", "remainder_integer": "remainder", "promote_to_tensor": "",
 }  # fmt: skip
 """Inductor's name -> ours; empty where it does nothing."""
@@ -65,6 +66,20 @@ BODIES = {
     apart = x - mean
     new = mean + apart / (count + 1)
     return new, square + apart * (x - new), count + 1''',
+    "place_in_sorted": '''place_in_sorted(
+    value, pointer, length, elements, stride, first, kind: tl.constexpr, right: tl.constexpr,
+):
+    """Before which of the sorted numbers from `first` on each value belongs, found by halving; NaN comes last."""
+    low, high = tl.zeros(value.shape, kind), tl.full(value.shape, length, kind)
+    left = length + 1
+    while left > 1:
+        middle = (low + high) // 2
+        place = first + stride * middle
+        number = tl.load(pointer + place, (low < high) & (place < elements), other=0.0)
+        after = number > value if right else number >= value
+        low, high = tl.where(after | (low >= high), low, middle + 1), tl.where(after, middle, high)
+        left = (left + 1) // 2
+    return low''',
     "floor_divide": (
         "floor_divide(a, b):\n    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), a // b - 1, a // b)"
     ),
@@ -99,7 +114,7 @@ def helpers_for(text: str) -> list[str]:
     def want(body: str) -> None:
         for name in BODIES:
             if re.search(rf"(?<![\w.]){name}\b", body) and name not in wanted:
-                want(BODIES[name].split(":\n", 1)[1])
+                want(BODIES[name].split("\n", 1)[1])
                 if name not in wanted:
                     wanted.append(name)
 

@@ -29,6 +29,7 @@ RESULTS = (
     ("maximum", "larger"), ("minimum", "smaller"),
     ("sigmoid", "gate"),
     ("tl.reshape", "tile"), ("tl.trans", "tile"), ("tl.broadcast_to", "wide"), ("tl.full", "constant"),
+    ("place_in_sorted", "place"),
     (".to", "converted"),
 )  # fmt: skip
 """Function -> what its result is called."""

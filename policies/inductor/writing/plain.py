@@ -15,6 +15,8 @@ from kernelwright.policies.inductor.writing.tidying import simplify_conversion, 
 
 MAX_EXPRESSION_CHARACTERS = 92
 """Characters of an expression that something is put into."""
+SEARCH_ARGUMENTS = 8
+"""Arguments of a search that there are without a sorter."""
 TEMPORARY_NAME = re.compile(r"_?tmp\d+$|[xyzr]\d*_?offset$")
 CALLS_ON_THEIR_OWN_LINE = re.compile(
     r"\b(tl\.(load|dot|sum|cumsum|max|min|reduce|associative_scan|argmax|atomic)|row_|welford|any_of|select_one)"
@@ -74,6 +76,8 @@ class _Runtime(ast.NodeTransformer):
         self.generic_visit(node)
         node.keywords = [k for k in node.keywords if k.arg != "eviction_policy"]
         name = ast.unparse(node.func)
+        if name == "place_in_sorted":
+            node.args = node.args[:SEARCH_ARGUMENTS]
         if name == "triton_helpers.promote_to_tensor":
             return node.args[0]
         if name.endswith(".to") and isinstance(node.func, ast.Attribute):

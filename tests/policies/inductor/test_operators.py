@@ -6,11 +6,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kernelwright.policies.inductor.functions import functional, linear_layer, ranking, searching, tensor_methods
+from kernelwright.policies.inductor.functions import (
+    functional,
+    linear_layer,
+    ranking,
+    searching,
+    statistics,
+    tensor_methods,
+)
 from kernelwright.policies.inductor.functions.bags import embedding_bag
 from kernelwright.policies.inductor.functions.pooling import pooling_functions
 from kernelwright.policies.inductor.functions.quantiles import quantile
 from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
+from kernelwright.policies.inductor.functions.sampling import grid_sampling
 from kernelwright.policies.inductor.tracing import numbers
 
 SPECIAL = torch.tensor([[1.0, float("nan"), -0.0, 0.0, float("inf"), -3.5, 1.0, float("-inf"), 2e-38]])
@@ -114,7 +122,7 @@ def test_whole_numbers_and_real_ones_are_python_s_where_no_size_is_a_symbol():
 def test_a_place_that_is_no_number_is_the_border_s(align_corners: bool):
     x, grid = torch.randn(1, 2, 5, 6), torch.rand(1, 4, 4, 2) * 2 - 1
     grid[0, 1, 2, 0] = float("nan")
-    own = functional._grid_sample(F.grid_sample)
+    own = grid_sampling(F.grid_sample)
     made = own(x, grid, padding_mode="border", align_corners=align_corners)
     torch.testing.assert_close(made, F.grid_sample(x, grid, padding_mode="border", align_corners=align_corners))
 
@@ -168,13 +176,38 @@ def test_elements_along_a_dimension_are_those_that_torch_takes(dim: int | None):
 
 
 @pytest.mark.parametrize("right", [False, True])
-def test_places_in_sorted_rows_are_counted_as_torch_searches_for_them(right: bool):
-    rows, values = torch.randint(0, 9, (3, 12)).float().sort(-1).values, torch.randint(0, 9, (3, 5)).float()
-    values[0, 0], edges = float("nan"), rows[0]
-    expected = torch.searchsorted(rows, values, right=right)
-    assert torch.equal(searching.searchsorted(rows, values, right=right), expected)
-    assert torch.equal(searching.bucketize(values, edges, right=right), torch.bucketize(values, edges, right=right))
-    assert searching.searchsorted(edges, 4.0, out_int32=True).equal(torch.searchsorted(edges, 4.0, out_int32=True))
+def test_a_search_with_a_sorter_or_of_a_number_is_one_in_sorted_rows(right: bool):
+    edges, values = torch.randint(0, 9, (12,)).float().sort().values, torch.randint(0, 9, (5,)).float()
     order = torch.randperm(12)
-    places = searching.searchsorted(edges[order], values, sorter=order.argsort())
-    assert torch.equal(places, torch.searchsorted(edges[order], values, sorter=order.argsort()))
+    places = searching.searchsorted(edges[order], values, sorter=order.argsort(), right=right)
+    assert torch.equal(places, torch.searchsorted(edges[order], values, sorter=order.argsort(), right=right))
+    found = searching.searchsorted_of_number(edges, 4.0, out_int32=True, right=right)
+    assert found.equal(torch.searchsorted(edges, 4.0, out_int32=True, right=right))
+    assert searching.bucketize_of_number(4.0, edges, right=right).equal(torch.bucketize(4.0, edges, right=right))
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_an_image_is_sampled_as_torch_samples_it(axes: int, mode: str, padding_mode: str, align_corners: bool):
+    x, grid = torch.randn(2, 3, 6, 5, 4)[..., : 4 if axes == 3 else 1], torch.randn(2, 5, 4, 3, axes) * 1.5
+    x, grid = (x, grid) if axes == 3 else (x[..., 0], grid[:, :, :, 0])
+    expected = F.grid_sample(x, grid, mode, padding_mode, align_corners)
+    torch.testing.assert_close(grid_sampling(F.grid_sample)(x, grid, mode, padding_mode, align_corners), expected)
+
+
+def test_a_nan_at_the_border_of_an_image_is_not_read_outside_of_it():
+    x, grid = torch.randn(1, 2, 4, 5), torch.rand(1, 3, 3, 2) * 4 - 2
+    x[..., 0, 0] = float("nan")
+    torch.testing.assert_close(
+        grid_sampling(F.grid_sample)(x, grid, align_corners=False), F.grid_sample(x, grid, align_corners=False),
+        equal_nan=True,
+    )  # fmt: skip
+
+
+def test_a_histogram_counts_what_torch_counts():
+    x = torch.randn(200)
+    for bounds in ((), (-1, 1), (0, 0.5), (3, 3)):
+        assert statistics.histc(x, 12, *bounds).equal(torch.histc(x, 12, *bounds))
+    assert statistics.histc(torch.full((4,), 2.0), 5).equal(torch.histc(torch.full((4,), 2.0), 5))

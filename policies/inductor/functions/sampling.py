@@ -1,0 +1,80 @@
+"""Images sampled at places that tensors give. torch's decomposition reads the border in the place of what lies outside
+and multiplies it by zero, which makes NaN of a NaN there.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from typing import Any
+
+
+def grid_sampling(plain: Any) -> Any:
+    """`torch.nn.functional.grid_sample`, linear or nearest; plain: torch's own, for cubic interpolation."""
+
+    def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros",
+        align_corners: bool | None = None) -> Any:  # fmt: skip
+        import torch
+
+        if padding_mode == "border":  # where torch's own takes a NaN for the first row and column
+            grid = torch.where(grid == grid, grid, torch.full((), -1.0, dtype=grid.dtype, device=grid.device))
+        if mode == "bicubic":
+            made = plain(input, grid, mode, padding_mode, align_corners)
+            return made.masked_fill((grid != grid).any(-1).unsqueeze(1), math.nan) if padding_mode == "zeros" else made
+        axes = range(grid.shape[-1])
+        sizes = input.shape[2:]
+        places = [
+            _place(grid[..., len(axes) - 1 - axis], sizes[axis], padding_mode, bool(align_corners)) for axis in axes
+        ]
+        if mode == "nearest":
+            return _at(input, [p.round() for p in places])
+        return _between(input, places)
+
+    return grid_sample
+
+
+def _place(at: Any, size: Any, padding_mode: str, align_corners: bool) -> Any:
+    """A coordinate between -1 and 1 as a place among the elements of an axis."""
+    place = (at + 1) / 2 * (size - 1) if align_corners else ((at + 1) * size - 1) / 2
+    if padding_mode == "reflection":
+        place = _reflected(place, size, align_corners)
+    return place if padding_mode == "zeros" else place.clamp(0, size - 1)
+
+
+def _reflected(place: Any, size: Any, align_corners: bool) -> Any:
+    """Mirrored at the first and last elements, or at the edges of those, until it lies between them."""
+    import torch
+
+    low, span = (0.0, size - 1) if align_corners else (-0.5, size)
+    away = (place - low).abs()
+    turns = torch.floor(away / span)
+    rest = away - turns * span
+    return torch.where(turns % 2 == 0, rest + low, span - rest + low)
+
+
+def _between(x: Any, places: list[Any]) -> Any:
+    """The sum of the elements around each place, by how near it is."""
+    import torch
+
+    before = [torch.floor(p) for p in places]
+    made: Any = 0
+    for corner in itertools.product((0, 1), repeat=len(places)):
+        whole = [b + c for b, c in zip(before, corner, strict=True)]
+        weight = math.prod((b + 1 - p) if c == 0 else (p - b) for p, b, c in zip(places, before, corner, strict=True))
+        made = made + _at(x, whole) * weight.unsqueeze(1)
+    return made
+
+
+def _at(x: Any, places: list[Any]) -> Any:
+    """The elements at whole places, in all channels; zeros outside."""
+    import torch
+
+    sizes = x.shape[2:]
+    inside = functools.reduce(operator.and_, [(p >= 0) & (p <= n - 1) for p, n in zip(places, sizes, strict=True)])
+    indices = [torch.where(inside, p, 0.0).to(torch.int64).unsqueeze(1) for p in places]
+    ones = [1] * (places[0].dim() - 1)
+    batch = torch.arange(x.shape[0], device=x.device).view(-1, 1, *ones)
+    channel = torch.arange(x.shape[1], device=x.device).view(1, -1, *ones)
+    return x[(batch, channel, *indices)].masked_fill(torch.logical_not(inside).unsqueeze(1), 0.0)
