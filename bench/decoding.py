@@ -75,8 +75,8 @@ def timed(work: Callable[[], Sequence[Completion]]) -> Took:
     return Took(time.monotonic() - wall, time.process_time() - used, sum(len(a.token_ids or ()) for a in answers))
 
 
-def by_generate(policy: TransformersPolicy, asked: Sequence[Request]) -> list[Completion]:
-    """What transformers does by itself, for as many tokens as the others drew."""
+def by_generate(policy: TransformersPolicy, asked: Sequence[Request]) -> Took:
+    """Times what transformers does by itself, for as many tokens as the others drew."""
     import torch
 
     lengths = [len(answer.token_ids or ()) for answer in policy.sample(asked)]
@@ -92,8 +92,7 @@ def by_generate(policy: TransformersPolicy, asked: Sequence[Request]) -> list[Co
             do_sample=True,
             temperature=1.0, top_k=0,
         )  # fmt: skip
-    by_generate.took = Took(time.monotonic() - wall, time.process_time() - used, sum(lengths))  # type: ignore[attr-defined]
-    return []
+    return Took(time.monotonic() - wall, time.process_time() - used, sum(lengths))
 
 
 def measure(model: Path, answers: int) -> list[tuple[str, str, Took, int]]:
@@ -109,21 +108,16 @@ def measure(model: Path, answers: int) -> list[tuple[str, str, Took, int]]:
         ],
         f"{2 * answers} drafts together": [requests(Action.DRAFT, 0.8, count=2 * answers)],
     }
-    found = []
-    for name, batches in cases.items():
-        for how, work in (
-            ("generate", lambda asked: by_generate(plain, asked)),
-            ("a token a step", plain.sample),
-            ("several a step", small.sample),
-        ):
-            took = [timed(lambda asked=asked, work=work: work(asked)) for asked in batches]  # type: ignore[misc]
-            if how == "generate":
-                took = []
-                for asked in batches:
-                    by_generate(plain, asked)
-                    took.append(by_generate.took)  # type: ignore[attr-defined]
-            found.append((name, how, _together(took), sum(map(len, batches))))
-    return found
+    ways: dict[str, Callable[[Sequence[Request]], Took]] = {
+        "generate": lambda asked: by_generate(plain, asked),
+        "a token a step": lambda asked: timed(lambda: plain.sample(asked)),
+        "several a step": lambda asked: timed(lambda: small.sample(asked)),
+    }
+    return [
+        (name, how, _together([way(asked) for asked in batches]), sum(map(len, batches)))
+        for name, batches in cases.items()
+        for how, way in ways.items()
+    ]
 
 
 def _together(took: Sequence[Took]) -> Took:

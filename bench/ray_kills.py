@@ -33,6 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psutil
 
@@ -147,9 +148,8 @@ def timed(pool: JudgePool, texts: Sequence[str], sizes: int = 0) -> float:
 def compared(pool: RayPool, count: int, sizes: int) -> dict[str, Any]:
     """In turns, so that whatever else this machine does meets both; who begins a pair of turns changes."""
     began = local_judge.WorkerProcess
-    local_judge.WorkerProcess = lambda module, *words: began("bench.plain_judge", *words)  # type: ignore[misc,assignment]
-    local = LocalPool(["cpu"], pool.capacity(DeviceKind.CPU))
-    local_judge.WorkerProcess = began  # type: ignore[misc]
+    with mock.patch.object(local_judge, "WorkerProcess", lambda module, *words: began("bench.plain_judge", *words)):
+        local = LocalPool(["cpu"], pool.capacity(DeviceKind.CPU))
     each = max(1, count // PAIRS)
     seconds: dict[str, list[float]] = {"here": [], "there": []}
     ran: dict[str, list[float]] = {"here": [], "there": []}

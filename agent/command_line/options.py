@@ -215,6 +215,16 @@ class BudgetOptions:
         float | None, typer.Option(min=0.0, help="Minutes of wall-clock time.", rich_help_panel=BUDGET_PANEL)
     ] = None
 
+    def check_policy(self, policy: str) -> None:
+        """Raises InputError for a budget that bounds nothing with this policy."""
+        from kernelwright.errors import InputError
+
+        if self.max_usd and not policy.startswith("openai:"):
+            raise InputError(
+                f"--max-usd bounds nothing with {policy}, which nobody bills: leave it away, or bound the run by "
+                "--turns, --max-tokens or --max-minutes"
+            )
+
     def budgets(self) -> Budgets:
         """The budgets as a value. A limit of zero is no limit."""
         from kernelwright.agent.loop.stopping import Budgets
@@ -277,6 +287,7 @@ def settings_of(
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.agent.solve.drafting import draft_kind
 
+    budget.check_policy(policy)
     device = choose_device(judging.device) if elsewhere is None else elsewhere.device
     own_target = [elsewhere.target] if elsewhere is not None else []
     budgets = budget.budgets()

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from kernelwright.agent.judging.messages import JudgeReady, VerdictError, VerdictReply, VerdictRequest
+from kernelwright.agent.judging.placed_judge import PlacedJudge, closed_error
 from kernelwright.agent.judging.placing import AtWork, Judge
-from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, JudgeState, PoolClosed
+from kernelwright.agent.judging.pool import DeviceKind, JudgeLost
 from kernelwright.agent.judging.ray_actor import JudgeActor
 from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
 
@@ -38,46 +39,24 @@ class Place(NamedTuple):
     """Candidates that tasks of the cluster trace and compile for it at once; 0: its own processes do that."""
 
 
-class RayJudge:
+class RayJudge(PlacedJudge):
     """Makes its actor at once. Thread-safe."""
 
     def __init__(self, place: Place, ended: Callable[[Judge], None]) -> None:
         """`ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended."""
-        self.place, self.name, self.kind = place, place.name, place.kind
-        self.device = "cpu" if place.kind is DeviceKind.CPU else "cuda:0"
-        self.capacity = capacity_of(self.device, place.workers, place.tasks)
-        self.trouble = ""
-        self.was_ready = False
+        device = "cpu" if place.kind is DeviceKind.CPU else "cuda:0"
+        super().__init__(place.name, place.kind, capacity_of(device, place.workers, place.tasks), ended)
+        self.place, self.device = place, device
         self.ready: tuple[JudgeReady, str, int] | None = None
         """What it is made with, its target, and its process; None until it has begun."""
         self.begun = threading.Event()
         """Set when it is ready, or dead."""
-        self._ended, self._lock = ended, threading.Lock()
-        self._work: dict[int, AtWork] = {}
-        self._alive, self._closing = True, False
         self._actor = _actor(place, self.device, self.capacity)
         threading.Thread(target=self._watch, name=f"judge {self.name}", daemon=True).start()
 
-    @property
-    def state(self) -> JudgeState:
-        """How the judge stands: alive, ready, and verdicts under way of its capacity."""
-        with self._lock:
-            return JudgeState(
-                name=self.name, device=self.kind, alive=self._alive, ready=self._alive and self.was_ready,
-                at_work=len(self._work), capacity=self.capacity,
-            )  # fmt: skip
-
-    @property
-    def free(self) -> int:
-        """Verdicts that it could begin now, none while it begins or closes."""
-        with self._lock:
-            takes = self._alive and self.was_ready and not self._closing
-            return self.capacity - len(self._work) if takes else 0
-
     def begin(self, ask: VerdictRequest, work: AtWork) -> None:
         """Hands a verdict to the actor; a thread of its own waits for it."""
-        with self._lock:
-            self._work[ask.number] = work
+        self._count(ask.number, work)
         threading.Thread(target=self._follow, args=(ask,), name=f"verdict {ask.number}", daemon=True).start()
 
     def stop(self, number: int) -> None:
@@ -93,8 +72,7 @@ class RayJudge:
             ray.get(self._actor.close.remote(), timeout=CLOSING_SECONDS)
         with contextlib.suppress(Exception):
             ray.kill(self._actor)
-        for number in list(self._work):
-            self._finish(number, PoolClosed("the judges were closed before this verdict was made"))
+        self._close_verdicts()
 
     # -------------------------------------------------------------- its threads
     def _watch(self) -> None:
@@ -110,8 +88,7 @@ class RayJudge:
             ray.get(self._actor.live.remote())
         except (Exception, SystemExit) as error:  # Ray raises the latter in every thread when its cluster is gone
             self.trouble = self.trouble or _last_line(error)
-        with self._lock:
-            self._alive = False
+        self._takes_no_more()
         self.begun.set()
         self._ended(self)
 
@@ -124,41 +101,29 @@ class RayJudge:
             told = ""
             while not ray.wait([made], timeout=STEP_SECONDS)[0]:
                 doing = ray.get(self._actor.doing.remote(ask.number))
-                if doing and doing != told and (work := self._work.get(ask.number)) is not None:
-                    work.progress(doing)
+                if doing and doing != told:
+                    self._tell(ask.number, doing)
                     told = doing
             self._take(ask.number, _READS.validate_json(ray.get(made)))
         except (Exception, SystemExit) as error:
             if not isinstance(error, ray.exceptions.RayTaskError):
                 self._give_up()  # first: whoever asks again at once must not be given to this one
-            self._finish(ask.number, self._loss(error))
+            self._end(ask.number, self._loss(error))
 
     def _give_up(self) -> None:
         """The actor is dead, or cannot be reached and is to be."""
         import ray
 
-        with self._lock:
-            self._alive = False
+        self._takes_no_more()
         with contextlib.suppress(Exception):
             ray.kill(self._actor)
 
     def _take(self, number: int, message: VerdictReply | VerdictError) -> None:
-        self._finish(number, message.report if isinstance(message, VerdictReply) else exception_of(message))
-
-    def _finish(self, number: int, outcome: Any) -> None:
-        with self._lock:
-            work = self._work.pop(number, None)
-        if work is None:
-            return
-        if isinstance(outcome, Exception):
-            work.future.set_exception(outcome)
-        else:
-            work.future.set_result(outcome)
-        self._ended(self)
+        self._end(number, message.report if isinstance(message, VerdictReply) else exception_of(message))
 
     def _loss(self, error: BaseException | None) -> Exception:
         if self._closing:
-            return PoolClosed("the judges were closed before this verdict was made")
+            return closed_error()
         why = f" ({_last_line(error)})" if error is not None else ""
         return JudgeLost(f"the judge {self.name} died{why} while it was at work on this verdict")
 

@@ -228,7 +228,8 @@ def configure(own_products: bool) -> None:
     _known_splits()
     _split_by_symbols()
     split = InductorChoices.reduction_split_factor
-    InductorChoices.reduction_split_factor = staticmethod(lambda *a, **k: min(split(*a, **k), 264))  # type: ignore[method-assign]
+    capped = staticmethod(lambda *a, **k: min(split(*a, **k), 264))
+    InductorChoices.reduction_split_factor = capped  # type: ignore[method-assign]
 
 
 def _known_splits() -> None:

@@ -72,7 +72,28 @@ class ProcessAnswer(NamedTuple):
     """Tokens so far, and the seconds they took."""
 
 
-class ProcessPolicy:
+class OpenedElsewhere:
+    """What a policy says of itself that was opened in another process, or on another machine."""
+
+    _opened: ProcessOpened
+
+    @property
+    def name(self) -> str:
+        """The name that the policy opened with."""
+        return self._opened.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the policy can do."""
+        return self._opened.capabilities
+
+    @property
+    def prompt_form(self) -> PromptForm:
+        """The form of prompts that the policy was trained on."""
+        return self._opened.prompt_form
+
+
+class ProcessPolicy(OpenedElsewhere):
     """An `InProcessPolicy` in a process of its own, its weights moved by `update`. Raises PolicyRefused where the model
     cannot be opened.
     """
@@ -90,7 +111,7 @@ class ProcessPolicy:
         self._waiting: dict[int, Future[Any]] = {}
         self._asked = 0
         self._drawn = (0, 0.0)
-        self._opened: ProcessOpened = self._first()
+        self._opened = self._first()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -106,21 +127,6 @@ class ProcessPolicy:
             raise error_of_message(said.trouble)
         assert isinstance(said, ProcessOpened)
         return said
-
-    @property
-    def name(self) -> str:
-        """The name of the policy in the other process, as it opened there."""
-        return self._opened.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the policy in the other process can do, as it opened there."""
-        return self._opened.capabilities
-
-    @property
-    def prompt_form(self) -> PromptForm:
-        """The form of prompts that the policy in the other process was trained on."""
-        return self._opened.prompt_form
 
     @property
     def drawn(self) -> tuple[int, float]:

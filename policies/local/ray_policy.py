@@ -12,8 +12,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelwright.policies.base import Capabilities, Completion, PolicyUnavailable, PromptForm, Request, Trouble
-from kernelwright.policies.local.process_policy import ErrorMessage, ProcessOpened, error_of_message, message_of_error
+from kernelwright.policies.base import Completion, PolicyUnavailable, Request, Trouble
+from kernelwright.policies.local.process_policy import (
+    ErrorMessage,
+    OpenedElsewhere,
+    ProcessOpened,
+    error_of_message,
+    message_of_error,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +81,7 @@ class PolicyActor:
             return message_of_error(error)
 
 
-class RayPolicy:
+class RayPolicy(OpenedElsewhere):
     """A `ProcessPolicy` with several actors that take questions in turns. Ray has to be connected."""
 
     def __init__(self, path: str, *, actors: int = 1, at_once: int = MAX_REQUESTS_OF_AN_ACTOR, **options: Any) -> None:
@@ -93,21 +99,6 @@ class RayPolicy:
         self._actors = [self._begun() for _ in range(actors)]
         opened = [self._open(actor) for actor in self._actors]
         self._opened = opened[0]
-
-    @property
-    def name(self) -> str:
-        """The name of the policy in the actors, as it opened there."""
-        return self._opened.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the policy in the actors can do, as it opened there."""
-        return self._opened.capabilities
-
-    @property
-    def prompt_form(self) -> PromptForm:
-        """The form of prompts that the policy in the actors was trained on."""
-        return self._opened.prompt_form
 
     @property
     def drawn(self) -> tuple[int, float]:

@@ -83,15 +83,17 @@ class ModelNew(nn.Module):
         parts = triton.cdiv(depth, share)
         part = torch.empty((parts, rows, columns), device=left.device, dtype=torch.float32)
         out = torch.empty((rows, columns), device=left.device, dtype=left.dtype)
-        part_kernel[lambda block: (triton.cdiv(rows, block["ROW_BLOCK"]), triton.cdiv(columns, block["COLUMN_BLOCK"]), parts)](
+        grid = lambda block: (triton.cdiv(rows, block["ROW_BLOCK"]), triton.cdiv(columns, block["COLUMN_BLOCK"]), parts)
+        part_kernel[grid](
             left, right, part, rows, columns, depth, share, *left.stride(), *right.stride(),
-            ROW_BLOCK=block_for(rows, 64), COLUMN_BLOCK=block_for(columns, 64), STEP_BLOCK=32, num_warps=4, num_stages=3,
+            ROW_BLOCK=block_for(rows, 64), COLUMN_BLOCK=block_for(columns, 64), STEP_BLOCK=32,
+            num_warps=4, num_stages=3,
         )
         join_kernel[lambda block: (triton.cdiv(rows * columns, block["BLOCK"]),)](
             part, out, rows * columns, parts, BLOCK=256, num_warps=4,
         )
         return out
-'''  # noqa: E501 (the lines of a written file)
+'''
 TEXT = TEXT_BEGIN + JOIN_PARTS + TEXT_END
 PROGRAMS = 528
 """Four for each multiprocessor of a large GPU."""

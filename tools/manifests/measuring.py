@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -132,7 +133,7 @@ def _other_trials(reference: Reference, first: Trial) -> Iterator[Callable[[], T
         shake_weights(moved, MEASURING_SEED)
         yield lambda: make_trial(reference, moved, MEASURING_SEED + 3)
     for number, draw in enumerate(OTHER_DRAWS):
-        yield lambda draw=draw, number=number: make_trial(reference, moved, MEASURING_SEED + 4 + number, draw)  # type: ignore[misc]
+        yield functools.partial(make_trial, reference, moved, MEASURING_SEED + 4 + number, draw)
 
 
 def _answers_still_passing(standing: dict[str, Answer], trials: Iterator[Callable[[], Trial]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ MAX_RUNS_SHOWN = 12
 """Runs at work that are shown."""
 LOG_INTERVAL_SECONDS = 30.0
 """Between two lines of a log."""
+PAUSING_POLL_SECONDS = 0.2
+"""Between two looks at whether a batch pauses, which is told at once."""
 PAUSING_MESSAGE = "pausing after what the model and the judges are at; Ctrl-C again leaves at once"
 """Shown from the first Ctrl-C on, until the runs are paused."""
 
@@ -120,11 +123,12 @@ def _lines(shown: LiveBatch) -> Iterator[None]:
     over = threading.Event()
 
     def tell() -> None:
-        told = ""
-        while not over.wait(LOG_INTERVAL_SECONDS):
-            if (line := shown.line()) != told:
+        told, told_at = "", time.monotonic()
+        while not over.wait(min(PAUSING_POLL_SECONDS, LOG_INTERVAL_SECONDS)):
+            line, now = shown.line(), time.monotonic()
+            if line != told and (line == PAUSING_MESSAGE or now - told_at >= LOG_INTERVAL_SECONDS):
                 print(line, file=sys.stderr, flush=True)
-                told = line
+                told, told_at = line, now
 
     teller = threading.Thread(target=tell, name="batch-lines", daemon=True)
     teller.start()

@@ -110,6 +110,13 @@ def test_options_that_need_a_gpu_are_refused_on_a_cpu(refused, tmp_path):
     assert "--sanitizer needs a GPU" in refused(*asked, "--sanitizer")
 
 
+def test_a_budget_in_dollars_is_refused_where_nobody_is_paid(refused):
+    assert "--max-usd bounds nothing with embedded" in refused("solve", "fused silu", "--max-usd", "1")
+    assert "--max-usd bounds nothing with compiler" in refused(
+        "batch", "fused silu", "--policy", "compiler", "--max-usd", "1"
+    )
+
+
 def test_a_folder_leaves_out_files_without_a_model_and_names_them(tmp_path):
     (tmp_path / "double.py").write_text(MODEL)
     (tmp_path / "kernel.py").write_text("class ModelNew: ...\n")

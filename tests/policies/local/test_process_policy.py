@@ -14,7 +14,15 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from kernelwright.policies.base import Message, PolicyRefused, PolicyUnavailable, Request, Role, Sampling, Trouble  # noqa: E402
+from kernelwright.policies.base import (  # noqa: E402
+    Message,
+    PolicyRefused,
+    PolicyUnavailable,
+    Request,
+    Role,
+    Sampling,
+    Trouble,
+)
 from kernelwright.policies.local.in_process_policy import InProcessPolicy, fingerprint  # noqa: E402
 from kernelwright.policies.local.process_policy import ProcessPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402

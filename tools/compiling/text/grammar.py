@@ -102,8 +102,8 @@ def _forged(message: str) -> Refusal:
     return Refusal(message, fault=Fault.CHEAT, cheat=Cheat.FORGERY)
 
 
-def _tampering(message: str, node: ast.AST) -> TextRefused:
-    return TextRefused(Refusal(message, node.lineno, node.col_offset, Fault.CHEAT, Cheat.TAMPER))  # type: ignore[attr-defined]
+def _tampering(message: str, node: Any) -> TextRefused:
+    return TextRefused(Refusal(message, node.lineno, node.col_offset, Fault.CHEAT, Cheat.TAMPER))
 
 
 def _unsupported(message: str, node: Any) -> TextRefused:

@@ -57,4 +57,5 @@ def install(capability: tuple[int, int] = (9, 0), multiprocessors: int = 132, sh
         setattr(torch.cuda, name, _Nothing)
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark", "range"):
         setattr(torch.cuda.nvtx, name, _Nothing)
-    torch.cuda.current_stream = torch.cuda.default_stream = lambda *args, **kwargs: _Nothing()  # type: ignore[assignment]
+    for name in ("current_stream", "default_stream"):
+        setattr(torch.cuda, name, lambda *args, **kwargs: _Nothing())

@@ -205,9 +205,10 @@ class _Reader:
                 starts.append(int(DEFAULTS[role]))
                 continue
             resolved = resolve(self._scopes, given)
-            plain = resolved is not None and not resolved.capped and type(resolved.literal.value) is int
+            value = None if resolved is None or resolved.capped else resolved.literal.value
+            plain = type(value) is int
             sites.append(self._text.site(resolved.literal if plain and resolved is not None else given))
-            starts.append(int(resolved.literal.value) if plain and resolved is not None else 0)  # type: ignore[arg-type]
+            starts.append(value if isinstance(value, int) and plain else 0)
         start = starts[0]
         return Parameter(
             name=f"{kernel}.{role.value}", role=role, start=start, values=option_values(role, start) if start else (),

@@ -1,0 +1,103 @@
+"""What a judge here and one on Ray have in common: the verdicts under way, and whether it takes more."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from kernelwright.agent.judging.messages import VerdictRequest
+from kernelwright.agent.judging.placing import AtWork, Judge
+from kernelwright.agent.judging.pool import DeviceKind, JudgeState, PoolClosed
+from kernelwright.tools.report import Report
+
+
+class PlacedJudge(ABC):
+    """Counts the verdicts under way, ends their futures, and says how the judge stands. Thread-safe.
+
+    How a verdict is begun, stopped and read is for the class that derives from it, and so is to say `_ended` with
+    itself when it is ready, and whenever a verdict or the judge has ended.
+    """
+
+    def __init__(self, name: str, kind: DeviceKind, capacity: int, ended: Callable[[Judge], None]) -> None:
+        """capacity: verdicts at once."""
+        self.name, self.kind, self.capacity = name, kind, capacity
+        self.trouble = ""
+        """Why it could not begin."""
+        self.was_ready = False
+        """Whether it has ever begun."""
+        self._ended = ended
+        self._lock = threading.Lock()
+        self._under_way: dict[int, AtWork] = {}
+        self._alive = True
+        self._closing = False
+
+    @property
+    def state(self) -> JudgeState:
+        """How the judge stands: alive, ready, and verdicts under way of its capacity."""
+        with self._lock:
+            return JudgeState(
+                name=self.name, device=self.kind, alive=self._alive, ready=self._alive and self.was_ready,
+                at_work=len(self._under_way), capacity=self.capacity,
+            )  # fmt: skip
+
+    @property
+    def free(self) -> int:
+        """Verdicts that it could begin now, none while it begins or closes."""
+        with self._lock:
+            takes = self._alive and self.was_ready and not self._closing
+            return self.capacity - len(self._under_way) if takes else 0
+
+    @abstractmethod
+    def begin(self, ask: VerdictRequest, work: AtWork) -> None:
+        """Raises nothing: where the judge is gone the future raises JudgeLost."""
+
+    @abstractmethod
+    def stop(self, number: int) -> None:
+        """Asks the judge to end a verdict at its next step."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the judge; what is under way raises PoolClosed."""
+
+    def _count(self, number: int, work: AtWork) -> None:
+        """One more verdict is under way."""
+        with self._lock:
+            self._under_way[number] = work
+
+    def _takes_no_more(self) -> None:
+        """The judge is dead. Before its verdicts are lost: whoever asks again at once must not be given to this one."""
+        with self._lock:
+            self._alive = False
+
+    def _tell(self, number: int, doing: str) -> None:
+        """What a verdict is at, to whoever follows it."""
+        if (work := self._under_way.get(number)) is not None:
+            work.progress(doing)
+
+    def _finish(self, number: int | None, outcome: Report | Exception) -> bool:
+        """Ends a verdict's future; False where it had ended before."""
+        with self._lock:
+            work = self._under_way.pop(number, None) if number is not None else None
+        if work is None:
+            return False
+        if isinstance(outcome, Exception):
+            work.future.set_exception(outcome)
+        else:
+            work.future.set_result(outcome)
+        return True
+
+    def _end(self, number: int | None, outcome: Report | Exception) -> None:
+        """Ends a verdict, and there is room for another one."""
+        if self._finish(number, outcome):
+            self._ended(self)
+
+    def _close_verdicts(self) -> None:
+        """What is under way raises PoolClosed."""
+        for number in list(self._under_way):
+            self._finish(number, closed_error())
+
+
+def closed_error() -> PoolClosed:
+    """What a verdict raises whose judge was closed over it."""
+    return PoolClosed("the judges were closed before this verdict was made")
