@@ -37,7 +37,7 @@ from kernelwright.tools.references.prepared_problem import (
     tensors_of_run,
 )
 from kernelwright.tools.references.shared_tensors import Buffers, Shared
-from kernelwright.tools.references.weights import match
+from kernelwright.tools.references.weights import match_weights
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply, Watched
 from kernelwright.tools.report import Check, Failed, Failure, Fault, clean_text
@@ -85,7 +85,7 @@ class SizeChecks:
     # -------------------------------------------------------------- opening
     def open(self, seed: int, seconds: float, binaries: Any = None) -> None:
         """Binds the weights and sets the module up. seed: of random numbers in its `__init__`. Raises Failed."""
-        pairs = match(self.prepared.model, listed_state(self.trace)) if self.prepared.has_weights else {}
+        pairs = match_weights(self.prepared.model, listed_state(self.trace)) if self.prepared.has_weights else {}
         self.reloaded = (pairs is not None) if self.prepared.has_weights else None
         pairs = {**(pairs or {}), **buffers_of(self.prepared.model, self.trace, pairs or {})}
         state = state_of(self.prepared.model)

@@ -26,7 +26,7 @@ from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES,
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem
-from kernelwright.tools.references.unmatched_weights import require_visible_weights
+from kernelwright.tools.references.weights import require_visible_weights
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import (

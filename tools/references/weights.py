@@ -1,13 +1,23 @@
-"""Which of the reference's weights each of a candidate's parameters is."""
+"""Which of the reference's weights each of a candidate's parameters is, and what is asked where that cannot be told.
+
+Where a candidate's parameters match the reference's neither by name nor by order, no weights can be loaded: both are
+drawn from one seed, and the candidate must have drawn the same to be right. Weights that are made constant (the ones
+and zeros of a norm) tell nothing then: a candidate that leaves them out is right too.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, run_on
+from kernelwright.tools.report import Failed, Failure, Fault
+
+MOST_WEIGHTS_NAMED = 3
+"""In a message."""
 Shape = tuple[tuple[int, ...], str]
 
 
-def match(model: Any, listed: Any) -> dict[str, str] | None:
+def match_weights(model: Any, listed: Any) -> dict[str, str] | None:
     """Candidate's name -> reference's name, for all of the reference's parameters (and buffers where the names agree).
 
     By name and shape, tied weights by each of their names; else parameters in their order where the sequences of shapes
@@ -42,3 +52,44 @@ def _listed(listed: Any) -> dict[str, tuple[str, Shape]]:
         except (KeyError, TypeError, ValueError):
             continue
     return found
+
+
+def require_visible_weights(prepared: PreparedProblem, expected: Expected) -> None:
+    """Raises Failed where the reference's answer depends on parameters that it makes alike whatever the seed."""
+    model = prepared.reference.model(prepared.weights_seed)
+    other = dict(prepared.reference.model(prepared.weights_seed + 1).named_parameters())
+    constant = {n: p for n, p in model.named_parameters() if p.numel() and _are_equal(p, other[n])}
+    if not constant or not _change_outputs(prepared, expected, model, constant):
+        return
+    named = ", ".join(list(constant)[:MOST_WEIGHTS_NAMED])
+    message = (
+        "its parameters match the reference's neither by name and shape nor in their order, so no other weights can be "
+        f"loaded, and the reference's {named} are constant when it is made: whether they are used cannot be seen"
+    )
+    raise Failed(Failure(fault=Fault.UNCHECKED, message=message))
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    import torch
+
+    return torch.equal(one.detach(), other.detach())
+
+
+def _change_outputs(prepared: PreparedProblem, expected: Expected, model: Any, constant: dict[str, Any]) -> bool:
+    """By experiment: the reference's outputs with those parameters moved."""
+    import torch
+
+    with torch.no_grad():
+        for parameter in constant.values():
+            steps = torch.linspace(0.5, 1.5, parameter.numel(), device=parameter.device)
+            parameter.add_(steps.reshape(parameter.shape).to(parameter.dtype))
+    pairs = zip(run_on(prepared, expected, model, expected.inputs), expected.eager, strict=True)
+    return any(isinstance(a, torch.Tensor) and _outputs_differ(a, b) for a, b in pairs)
+
+
+def _outputs_differ(a: Any, b: Any) -> bool:
+    import torch
+
+    if not (a.is_floating_point() or a.is_complex()):
+        return not torch.equal(a, b)
+    return not torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)

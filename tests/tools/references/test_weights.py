@@ -7,7 +7,7 @@ import pytest
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import expect, set_up
-from kernelwright.tools.references.unmatched_weights import require_visible_weights
+from kernelwright.tools.references.weights import require_visible_weights
 from kernelwright.tools.report import Failed, Fault
 
 REFERENCE = """
