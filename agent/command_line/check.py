@@ -69,6 +69,7 @@ def check(
     found = find_by_name(problem, kernelbench=kernelbench, tritonbench=tritonbench)
     asked = own_work_mode(own_work)
     if server is not None:
+        _refuse_options_of_a_judge_here(show_trace, cache)
         wanted = {
             "own_work": asked, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
             "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
@@ -152,6 +153,15 @@ def allowed_packages(asked: Sequence[str]) -> tuple[str, ...]:
                 "PYTHONPATH"
             )
     return tuple(dict.fromkeys(names))
+
+
+def _refuse_options_of_a_judge_here(show_trace: bool, cache: Path | None) -> None:
+    """Raises InputError: a judge service shows no trace, and keeps every verdict itself."""
+    from kernelwright.errors import InputError
+
+    given = [name for name, asked in (("--show-trace", show_trace), ("--cache", cache)) if asked]
+    if given:
+        raise InputError(f"{' and '.join(given)}: with --server leave that out; the service keeps verdicts by itself")
 
 
 def _runs(failure: Failure | None) -> bool:

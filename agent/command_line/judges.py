@@ -122,4 +122,5 @@ def judge_at_server(
 
     with open_client(url) as client, progress(quiet) as say:
         kind = None if device == "auto" else _kind(device, [one.device for one in client.queue().devices]).value
-        return client.score(problem, source, device=kind, progress=say, **asked).report
+        verdict = client.score(problem, source, device=kind, progress=say, **asked)
+        return verdict.report.with_(cached=verdict.known)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
@@ -16,6 +17,7 @@ from pydantic import TypeAdapter
 
 from kernelwright.agent.judging.messages import (
     FromJudge,
+    JudgeAlive,
     JudgeReady,
     StopRequest,
     ToJudge,
@@ -29,6 +31,8 @@ from kernelwright.worker_process import connection_to_parent
 
 CPU_NICENESS = 5
 """Of a judge on a CPU and of all that it starts: who answers requests beside it comes first."""
+ALIVE_SECONDS = 5.0
+"""Between two messages that say that the judge lives."""
 _READS: TypeAdapter[ToJudge] = TypeAdapter(ToJudge)
 
 
@@ -61,6 +65,7 @@ def main() -> None:
     if device == "cpu":
         lower_session(CPU_NICENESS)
     line = Line(connection)
+    threading.Thread(target=_live, args=(line,), name="alive", daemon=True).start()
     try:
         maker = VerdictMaker(device, workers, sharers)
         line.send(JudgeReady(environment=maker.evaluator.environment()))
@@ -68,6 +73,13 @@ def main() -> None:
         line.send(VerdictError(number=None, error=error_kind(error), message=" ".join(str(error).split())))
         sys.exit(3)
     _serve(line, maker, capacity_of(device, workers))
+
+
+def _live(line: Line) -> None:
+    """From before anything heavy is imported until the process ends."""
+    while True:
+        line.send(JudgeAlive())
+        time.sleep(ALIVE_SECONDS)
 
 
 def _serve(line: Line, maker: VerdictMaker, capacity: int) -> None:

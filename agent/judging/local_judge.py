@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import queue
 import threading
 from collections.abc import Callable
 
@@ -12,6 +12,7 @@ from kernelwright.agent.judging.messages import (
     FromJudge,
     JudgeReady,
     StopRequest,
+    ToJudge,
     VerdictError,
     VerdictReply,
     VerdictRequest,
@@ -26,6 +27,8 @@ from kernelwright.worker_process import WorkerProcess
 _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
 CLOSING_SECONDS = 5.0
 """That a judge is given to end by itself."""
+SILENT_SECONDS = 90.0
+"""Without a message, after which a judge is taken for dead and ended: it says every few seconds that it lives."""
 
 
 class LocalJudge(PlacedJudge):
@@ -41,6 +44,9 @@ class LocalJudge(PlacedJudge):
         self.device = device
         self._process = WorkerProcess("kernelwright.agent.judging.judge_process", device, str(workers), str(sharers))
         self._connection = self._process.connection
+        self._to_send: queue.SimpleQueue[ToJudge | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write, name=f"to judge {name}", daemon=True)
+        self._writer.start()
         threading.Thread(target=self._read, name=f"judge {name}", daemon=True).start()
 
     @property
@@ -49,18 +55,15 @@ class LocalJudge(PlacedJudge):
         return self._process.pid
 
     def begin(self, ask: VerdictRequest, work: AtWork) -> None:
-        """Raises nothing: where the judge is gone the future raises JudgeLost."""
+        """Raises nothing and waits for nobody: where the judge is gone the future raises JudgeLost."""
         self._count(ask.number, work)
-        try:
-            self._connection.send_bytes(ask.model_dump_json().encode())
-        except OSError:
-            self._takes_no_more()
+        if not self.state.alive:  # it died since it was chosen, and the reading thread may not have seen this verdict
             self._finish(ask.number, self._loss())
+        self._to_send.put(ask)
 
     def stop(self, number: int) -> None:
         """Asks the judge to stop a verdict at its next step."""
-        with contextlib.suppress(OSError):
-            self._connection.send_bytes(StopRequest(number=number).model_dump_json().encode())
+        self._to_send.put(StopRequest(number=number))
 
     def close(self) -> None:
         """Ends the process; what is under way raises PoolClosed."""
@@ -68,14 +71,27 @@ class LocalJudge(PlacedJudge):
         self._process.end(CLOSING_SECONDS)
         self._close_verdicts()
 
+    # -------------------------------------------------------------- the writing thread
+    def _write(self) -> None:
+        """A judge that takes nothing, as one that is stopped, keeps nobody else waiting."""
+        try:
+            while (message := self._to_send.get()) is not None:
+                self._connection.send_bytes(message.model_dump_json().encode())
+        except OSError:  # it is gone, which the reading thread finds out, too
+            pass
+
     # -------------------------------------------------------------- the reading thread
     def _read(self) -> None:
         try:
-            while True:
+            while self._connection.poll(SILENT_SECONDS):
                 self._take(_READS.validate_json(self._connection.recv_bytes()))
+            self.trouble = f"the judge {self.name} said nothing for {SILENT_SECONDS:g} s and was ended"
         except (EOFError, OSError, ValueError):
             pass
         self._takes_no_more()
+        self._process.end()
+        self._to_send.put(None)
+        self._writer.join()
         self._process.close()
         for number in list(self._under_way):
             self._finish(number, self._loss())

@@ -34,6 +34,12 @@ class JudgeReady(Value):
     environment: Environment
 
 
+class JudgeAlive(Value):
+    """From a judge, every few seconds, whatever it is at: one that is silent for longer than that is taken for dead."""
+
+    kind: Literal["alive"] = "alive"
+
+
 class VerdictStep(Value):
     """From a judge: what a verdict is at."""
 
@@ -60,4 +66,4 @@ class VerdictError(Value):
 
 
 ToJudge = VerdictRequest | StopRequest
-FromJudge = JudgeReady | VerdictStep | VerdictReply | VerdictError
+FromJudge = JudgeReady | JudgeAlive | VerdictStep | VerdictReply | VerdictError

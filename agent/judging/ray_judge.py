@@ -19,6 +19,8 @@ from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
 _READS: TypeAdapter[VerdictReply | VerdictError] = TypeAdapter(VerdictReply | VerdictError)
 STEP_SECONDS = 0.25
 """Between two looks at what a verdict is at."""
+ANSWER_SECONDS = 90.0
+"""That an actor may take to say what a verdict is at; one that says nothing for longer is taken for dead and killed."""
 CLOSING_SECONDS = 5.0
 """That an actor is given to end its processes."""
 OTHER_CALLS_AT_ONCE = 4
@@ -100,7 +102,7 @@ class RayJudge(PlacedJudge):
             made = self._actor.make.remote(ask.model_dump_json())
             told = ""
             while not ray.wait([made], timeout=STEP_SECONDS)[0]:
-                doing = ray.get(self._actor.doing.remote(ask.number))
+                doing = ray.get(self._actor.doing.remote(ask.number), timeout=ANSWER_SECONDS)
                 if doing and doing != told:
                     self._tell(ask.number, doing)
                     told = doing

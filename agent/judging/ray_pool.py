@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from kernelwright.agent.judging.messages import JudgeReady
 from kernelwright.agent.judging.placing import Judge, PlacingPool
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.agent.judging.ray_judge import Place, RayJudge
@@ -57,6 +58,8 @@ class RayPool(PlacingPool):
         kind = kind or (DeviceKind.CUDA if gpus else DeviceKind.CPU)
         super().__init__(kind)
         self._kind = kind
+        self._ready: tuple[JudgeReady, str, int] | None = None
+        """Of the judge that began first. Kept, so that nobody waits for judges that are begun again after a loss."""
         self._given: set[str] = set()
         """Names of the places that have a judge."""
         self._leaving = threading.Event()
@@ -101,8 +104,13 @@ class RayPool(PlacingPool):
         if self._began:
             ray.shutdown()
 
-    def _first_ready(self) -> Any:
+    def _first_ready(self) -> tuple[JudgeReady, str, int]:
         """Of the judge that begins first. Raises InfrastructureError."""
+        if self._ready is None:
+            self._ready = self._wait_for_ready()
+        return self._ready
+
+    def _wait_for_ready(self) -> tuple[JudgeReady, str, int]:
         with self._lock:
             judges = [judge for judge in self._judges if isinstance(judge, RayJudge)]
         found = next((judge.ready for judge in judges if judge.ready is not None), None)

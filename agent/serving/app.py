@@ -105,8 +105,18 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     request.app.state.context.metrics.refused(Code.INVALID.value)
     first = error.errors()[0]
+    if first["loc"] == ("body",) and not _says_json(request):
+        return _answer(
+            422, Code.INVALID, "the body was not read: send it with the header Content-Type: application/json"
+        )
     where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
     return _answer(422, Code.INVALID, f"{where}: {first['msg']}"[:1000])
+
+
+def _says_json(request: Request) -> bool:
+    """Whether the body is announced as JSON; a form of a page of another site cannot do that."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import statistics
 import sys
 import threading
 import time
@@ -82,16 +83,20 @@ class Feeder:
         self._open: dict[Future[Report], tuple[Candidate, list[tuple[float, str]], int]] = {}
 
     def feed(self, candidates: Iterable[Candidate], until: float = float("inf")) -> None:
-        """All of them, or as many as are begun in time; returns when each has ended."""
+        """All of them, or as many as have about ended by then; returns when each has ended."""
         left = iter(candidates)
         more = True
         while more or self._open:
             while more and len(self._open) < self.pool.capacity(self.kind):
-                if time.monotonic() >= until or (one := next(left, None)) is None:
+                if time.monotonic() + self._seconds_of_open() >= until or (one := next(left, None)) is None:
                     more, self.last_fed = False, time.monotonic()
                     break
                 self._ask(one, [], 0)
             self._take()
+
+    def _seconds_of_open(self) -> float:
+        """That what is under way takes: as long as a verdict took, from its begin on, so far."""
+        return statistics.fmean([one.ended - one.begun[-1][0] for one in self.verdicts] or [0.0])
 
     def _ask(self, candidate: Candidate, begun: list[tuple[float, str]], lost: int) -> None:
         options = self._options.model_copy(update={"own_work": candidate.own_work})
@@ -231,9 +236,10 @@ class Clock:
         return max(LEAST_SECONDS, (self.left - fixed) / (1.0 + TAIL * sum(1 / count for count in later)))
 
     def has_room_for_a_kill(self, after: int) -> bool:
-        """Whether the sizes after this one can still be measured."""
+        """Whether the sizes after this one can still be measured, and have a judge killed; the last one always has."""
         later = [count for count in self._counts if count > after]
-        return self.left > self._kill + sum(self.begin_seconds + TAIL * self.first_seconds / count for count in later)
+        each = self.begin_seconds + self._kill
+        return not later or self.left > self._kill + sum(each + TAIL * self.first_seconds / count for count in later)
 
 
 def main() -> int:

@@ -70,6 +70,7 @@ async def submit_batch(batch: BatchOfSubmissions, client: Client, here: ContextD
         except RequestRefused as refused:
             if refused.code is Code.CLOSING:
                 raise
+            here.metrics.refused(refused.code.value)
             entries.append(BatchEntry(error=Error(code=refused.code, message=refused.message)))
             waits += [refused.retry_after] if refused.retry_after is not None else []
     return BatchAnswer(verdicts=tuple(entries), retry_after=max(waits, default=None))

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kernelwright.agent.judging import local_judge
 from kernelwright.agent.judging.evaluating import PoolEvaluator
 from kernelwright.agent.judging.judge_process import CPU_NICENESS
 from kernelwright.agent.judging.local_pool import LocalPool
@@ -90,6 +91,26 @@ def test_a_judge_that_dies_loses_its_verdict_and_another_takes_its_place(pool, h
     assert pool.submit(find_by_name("fused_silu"), right, OPTIONS).result(500).correct
     assert process not in pool.process_ids.values()
     assert (ready, [judge.ready for judge in pool.judges()]) == ([[False]], [True])
+
+
+@pytest.mark.slow
+def test_a_judge_that_is_frozen_keeps_nobody_waiting_and_is_ended_as_one_that_died(monkeypatch, right):
+    """It reads nothing: texts larger than what a socket holds are left with who writes to it."""
+    monkeypatch.setattr(local_judge, "SILENT_SECONDS", 12.0)
+    pool = LocalPool(["cpu"], 1)
+    try:
+        assert pool.submit(find_by_name("fused_silu"), right, OPTIONS).result(500).correct
+        [process] = pool.process_ids.values()
+        os.kill(process, signal.SIGSTOP)
+        began = time.monotonic()
+        future = pool.submit(find_by_name("fused_silu"), f"{right}\n# {'x' * 2**20}\n", OPTIONS)
+        pool.cancel(future)
+        assert time.monotonic() - began < 5
+        with pytest.raises(JudgeLost, match="said nothing for 12 s"):
+            future.result(500)
+        assert pool.submit(find_by_name("fused_silu"), right, OPTIONS).result(500).correct
+    finally:
+        pool.close()
 
 
 @pytest.mark.slow

@@ -138,6 +138,10 @@ def test_agent_check_at_a_server_says_what_it_says_here(server, tmp_path):
     right = agent("check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", server.url, "--sizes", 1, "--json")
     assert right.returncode == 0, right.stderr
     assert json.loads(right.stdout)["correct"]
+    again = agent("check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", server.url, "--sizes", 1, "--json")
+    assert json.loads(again.stdout)["cached"]
+    refused = agent("check", GOOD / "fused_silu.py", "-p", "fused silu", "--server", server.url, "--show-trace")
+    assert (refused.returncode, "--show-trace" in refused.stderr) == (2, True)
     wrong = agent("check", GOOD / "fused_silu.py", "-p", "row sum", "--server", server.url, "--sizes", 1)
     assert wrong.returncode == 1
     assert "shape" in wrong.stdout

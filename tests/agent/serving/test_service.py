@@ -117,6 +117,14 @@ def test_a_wrong_token_opens_no_route_but_those_that_need_none(http, server):
             assert answer.headers["www-authenticate"] == "Bearer"
 
 
+def test_a_body_that_is_not_announced_as_json_is_refused_with_the_header_to_send(http, submission, text_only):
+    body = json.dumps(submission(text_only("curl")))
+    for kind in ("application/x-www-form-urlencoded", "text/plain"):
+        answer = http.post("/v1/verdicts", content=body, headers={"Content-Type": kind})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
+        assert "Content-Type: application/json" in answer.json()["error"]["message"]
+
+
 def test_a_body_over_the_limit_is_refused_before_it_is_read(http, submission):
     big = submission("x" * (2**20 + 1))
     assert code_of(http.post("/v1/verdicts", json=big)) == "too_large"
@@ -155,6 +163,7 @@ def test_a_batch_has_an_answer_for_each_and_one_that_is_refused_stops_no_other(h
     assert ids[0] == ids[4]
     assert len({*ids[:3]}) == 3
     assert (ids[3], answer["verdicts"][3]["error"]["code"]) == (None, "invalid")
+    assert 'kernelwright_refused_total{code="invalid"}' in http.get("/metrics").text
     assert all(ended(http, one).state == "finished" for one in ids if one)
 
 
