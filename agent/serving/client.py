@@ -36,6 +36,7 @@ from kernelwright.tools.problem import Problem
 if TYPE_CHECKING:
     import httpx2
 
+UNAUTHORIZED = 401
 BATCH_BYTES = 8 * 2**20
 """Of one request with several candidates at most."""
 Named = str | Path | Problem
@@ -235,8 +236,22 @@ class JudgeClient:
     def _away(self, error: Exception) -> ServiceBusy:
         message = f"no connection ({type(error).__name__}: {error}): is agent serve running there?"
         if not self._met:
+            self._raise_if_unknown()
             raise JudgeServiceError(f"{self.url}: {message}") from None
         return ServiceBusy(message, None)
+
+    def _raise_if_unknown(self) -> None:
+        """Raises InputError where the service does not know the token: it reads no body of who has none, and closes
+        the connection, so that its answer to one that is being sent may be lost; this request has no body.
+        """
+        import httpx2
+
+        try:
+            answer = self._http.get("/v1/queue")
+        except httpx2.TransportError:
+            return
+        if answer.status_code == UNAUTHORIZED:
+            read_answer(answer.status_code, answer.content, None, "GET", str(answer.url))
 
     def _sleep(self, seconds: float, deadline: float, busy: ServiceBusy) -> None:
         _check_patience(seconds, deadline, busy, self.url)
