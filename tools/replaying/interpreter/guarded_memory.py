@@ -56,7 +56,7 @@ class Guard:
             self._ordered(addresses[mask])
         if storage < 0:
             return self._scattered_load(addresses, mask, other, dtype)
-        loaded = _memory().load(addresses, mask, other, dtype)
+        loaded = _loaded(addresses, mask, other, dtype)
         if self.races is not None and not volatile and self.races.is_written(storage):
             self._grow_stale(storage, addresses, mask, loaded, dtype)
         return loaded
@@ -74,12 +74,12 @@ class Guard:
         if self.races is None:
             if storage < 0:
                 self._places_to_write(active, size)
-            _memory().store(addresses, values, mask)
+            _stored(addresses, values, mask)
             return
         active = addresses[mask] if active is None else active
         if active.size:
             with_storages = self._before_writing(active, size, storage)
-            _memory().store(addresses, values, mask)
+            _stored(addresses, values, mask)
             self._after_writing(active, with_storages)
             if active.size == 1:  # a flag, perhaps
                 self.races.release(active)
@@ -135,7 +135,7 @@ class Guard:
                 self.read_outside.append(f"{self.kernel} reads outside of its tensors, {where}")
             other = np.where(outside, _poison(dtype), other)
             mask = mask & ~outside
-        loaded = _memory().load(addresses, mask, other, dtype)
+        loaded = _loaded(addresses, mask, other, dtype)
         if self.races is not None:
             for storage in np.unique(places[places >= 0]).tolist():
                 if self.races.is_written(storage):
@@ -183,6 +183,31 @@ def _poison(dtype: Any) -> Any:
         return np.True_
     return np.frombuffer(bytes([POISON_BYTE]) * dtype.itemsize, dtype)[0]
 
+
+def _loaded(addresses: Any, mask: Any, other: Any, dtype: Any) -> Any:
+    """What lies there, by Triton's own loads; where few lanes are active, of those alone."""
+    if not _is_sparse(mask):
+        return _memory().load(addresses, mask, other, dtype)
+    active = addresses[mask]
+    lanes, filling = np.broadcast_to(np.True_, active.shape), np.broadcast_to(dtype.type(0), active.shape)
+    loaded = np.array(np.broadcast_to(other, addresses.shape), dtype)
+    loaded[mask] = _memory().load(active, lanes, filling, dtype)
+    return loaded
+
+
+def _stored(addresses: Any, values: Any, mask: Any) -> None:
+    """Stores as Triton does; where few lanes are active, those alone."""
+    if _is_sparse(mask):
+        addresses, values, mask = addresses[mask], values[mask], mask[mask]
+    _memory().store(addresses, values, mask)
+
+
+def _is_sparse(mask: Any) -> bool:
+    return mask.size >= SPARSE_LANES and np.count_nonzero(mask) * 4 < mask.size
+
+
+SPARSE_LANES = 4096
+"""Lanes of an access below which it is not looked how many are active."""
 
 _native: Any = None
 

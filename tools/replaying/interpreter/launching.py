@@ -25,6 +25,8 @@ from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
 from kernelwright.tools.replaying.interpreter.interleaving import Interleaving
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.interpreter.races import NeedsInterleaving, Program, Races
+from kernelwright.tools.replaying.interpreter.recording.batch_guard import BatchGuard
+from kernelwright.tools.replaying.interpreter.recording.batches import FEWEST_TOGETHER, Batches
 from kernelwright.tools.replaying.interpreter.recording.programs import Programs, form_of
 from kernelwright.tools.replaying.values import Table, forged_trace
 from kernelwright.tools.tracing.trace import Kernel
@@ -119,17 +121,24 @@ class _Kernel:
 
     def _program(self, given: dict[str, Any], count: int) -> Callable[[], None]:
         """What runs one of `count` programs of a launch: from a record where that is worth it."""
-        function = self._function
-        found = form_of(given)
-        if found is not None:
-            form, handles = found
-            record = self._records.setdefault(form, Programs()) if len(self._records) < MOST_RECORDS else None
-            if record is not None and record.begin(count):
-                return lambda: record.run(function, given, handles)
-        return lambda: function(**given)
+        function, found = self._function, self._record(given, count)
+        if found is None:
+            return lambda: function(**given)
+        record, handles = found
+        return lambda: record.run(function, given, handles)
+
+    def _record(self, given: dict[str, Any], count: int) -> tuple[Programs, list[Any]] | None:
+        """The record for a launch of `count` programs, where it is worth one, and the handles of its arguments."""
+        if (found := form_of(given)) is None:
+            return None
+        form, handles = found
+        record = self._records.setdefault(form, Programs()) if len(self._records) < MOST_RECORDS else None
+        return None if record is None or not record.begin(count) else (record, handles)
 
     def _run_many(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> None:
         if not self._in_turns:
+            if self._run_together(grid, given, random, guard):
+                return
             guard.races = Races(guard.extents, random, interleaved=False)
             try:
                 self._run_in_order(grid, given, random, guard.races)
@@ -138,6 +147,39 @@ class _Kernel:
                 guard.races.restore()
                 self._in_turns = True
         self._run_in_turns(grid, given, random, guard)
+
+    def _run_together(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> bool:
+        """Many programs at a time; whether they could be. Where not, memory and `random` are as they were before."""
+        count, builder, function = math.prod(grid), _builder(), self._function
+        if count < FEWEST_TOGETHER or (found := self._record(given, count)) is None:
+            return False
+        record, handles = found
+        builder.grid_dim = grid
+
+        def enter(program: Program) -> None:
+            builder.grid_idx = program.place
+
+        def run() -> None:
+            record.run(function, given, handles)
+
+        for _ in range(2):  # the second time element by element
+            if record.apart:
+                return False
+            followed, state = record.follows_elements, random.getstate()
+            together = BatchGuard(guard.extents, self._name, element_by_element=followed)
+            guarded_memory.current.append(together)
+            try:
+                with np.errstate(all="ignore"):
+                    done = Batches(record, together, enter, run, handles).run_all(_shuffled(grid, random))
+            finally:
+                guarded_memory.current.pop()
+            if done:
+                guard.read_outside += together.read_outside
+                return True
+            random.setstate(state)
+            if followed or not record.follows_elements:
+                return False
+        return False
 
     def _run_in_order(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, races: Races) -> None:
         builder, run = _builder(), self._program(given, math.prod(grid))
@@ -198,6 +240,8 @@ def _shuffled(grid: tuple[int, int, int], random: Random) -> Iterator[Program]:
         yield Program(number, (number // (ny * nz), number // nz % ny, number % nz))
 
 
+_MALLOC_PARAMETERS = ((-3, 32 << 20), (-1, 64 << 20))
+"""M_MMAP_THRESHOLD and M_TRIM_THRESHOLD (glibc, malloc.h)."""
 _installed: list[bool] = []
 
 
@@ -215,6 +259,7 @@ def install() -> None:
     if _installed:
         return
     _installed.append(True)
+    _keep_freed_memory()
     warnings.simplefilter("ignore")  # of NumPy, at numbers that are a candidate's own
     for module in vocabulary.MODULES:
         _ask_once(vocabulary, module)
@@ -234,6 +279,18 @@ def install() -> None:
     guarded_memory.install()
     _refuse_what_needs_a_gpu()
     pretend_to_compile_for(TARGET)
+
+
+def _keep_freed_memory() -> None:
+    """Arrays of some hundred kilobytes are made from memory that was freed before, not mapped anew and cleared page by
+    page by the system: that takes longer than the arithmetic on them. Does nothing without the GNU C library.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for parameter, value in _MALLOC_PARAMETERS:
+            mallopt(parameter, value)
 
 
 def rewrite_device_functions() -> None:

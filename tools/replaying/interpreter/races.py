@@ -96,6 +96,10 @@ class Races:
             start = self._extents.starts[storage]
             self._shadows[storage] = Shadow(start, self._extents.ends[storage] - start, size)
 
+    def shadow(self, storage: int) -> Shadow:
+        """Of a storage that is written."""
+        return self._shadows[storage]
+
     def written(self, storage: int, addresses: Any) -> None:
         """Active addresses in one storage that the current program has written."""
         shadow = self._shadows[storage]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kernelwright.tools.replaying.interpreter.recording.operations import Quick
+from kernelwright.tools.replaying.interpreter.recording.whole_batches import BatchedOperation
 
 
 class RecordedOperation(NamedTuple):
@@ -20,6 +21,10 @@ class RecordedOperation(NamedTuple):
     """What the operation gave: the forms of its handles and tensors, to be made again around other arrays."""
     slot: int
     """Of its result among the values."""
+    batched: BatchedOperation | None = None
+    """What does it for many programs at once."""
+    asks: Any = None
+    """The first argument, where that is a plain number."""
 
 
 class HandleSlot(NamedTuple):

@@ -153,8 +153,10 @@ def quick_access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], 
     return None
 
 
-def quick_reduction(arguments: Sequence[Any], named: Mapping[str, Any], made: Any, tensor: Any) -> Arrays | None:
-    """A sum or an extreme of one tensor, as the interpreter asks NumPy for it; None for every other reduction.
+def reduction_of(
+    arguments: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[Callable[..., Any], int | None, bool] | None:
+    """NumPy's function of a sum or an extreme, the axis, and whether that is kept; None for every other reduction.
 
     arguments and named: of `tl.reduce`.
     """
@@ -166,12 +168,24 @@ def quick_reduction(arguments: Sequence[Any], named: Mapping[str, Any], made: An
         standard._elementwise_min: np.nanmin,
     }
     given = {**dict(zip(("input", "axis", "combine_fn", "keep_dims"), arguments, strict=False)), **named}
-    value, axis, keep = given["input"], given.get("axis"), bool(given.get("keep_dims", False))
     function = next((f for combine, f in functions.items() if combine is given.get("combine_fn")), None)
-    if function is None or not isinstance(value, tensor) or not isinstance(made, tensor):
+    axis = given.get("axis")
+    if function is None or type(axis) not in (int, type(None)):
         return None
-    if not _is_number_of_numpy(value.handle) or type(axis) not in (int, type(None)):
+    return function, axis, bool(given.get("keep_dims", False))
+
+
+def quick_reduction(arguments: Sequence[Any], named: Mapping[str, Any], made: Any, tensor: Any) -> Arrays | None:
+    """A sum or an extreme of one tensor, as the interpreter asks NumPy for it; None for every other reduction.
+
+    arguments and named: of `tl.reduce`.
+    """
+    value, found = arguments[0] if arguments else named["input"], reduction_of(arguments, named)
+    if found is None or not isinstance(value, tensor) or not isinstance(made, tensor):
         return None
+    if not _is_number_of_numpy(value.handle):
+        return None
+    function, axis, keep = found
     kept, is_block = made.handle.data.dtype, made.type.is_block()
 
     def reduced(values: Any) -> Any:

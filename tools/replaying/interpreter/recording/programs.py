@@ -35,6 +35,24 @@ class Programs:
         self._root: Node | None = None
         self._given_up = False
         self._launches = self._hits = self._misses = self._nodes = 0
+        self._bytes = 0
+        self.apart = False
+        """Whether programs of these launches have to run one after the other."""
+        self.follows_elements = False
+        """Whether these launches read what they write."""
+
+    @property
+    def root(self) -> Node | None:
+        """Where the record begins; None where there is none."""
+        return self._root
+
+    def batch(self, most: int) -> int:
+        """How many programs have together at most so many bytes of values; 1 as long as it is not known."""
+        return max(1, most // self._bytes) if self._bytes else 1
+
+    def served(self, programs: int) -> None:
+        """So many programs were replayed from the record."""
+        self._hits += programs
 
     def begin(self, count: int) -> bool:
         """Before a launch of so many programs: whether `run` is to be used in it."""
@@ -59,6 +77,7 @@ class Programs:
             with recorder.watching():
                 function(**given)
             done = not recorder.failed
+            self._bytes = max(self._bytes, recorder.bytes, 1)
         except OtherSteps:
             raise Failed(Failure(fault=Fault.RUNTIME, message=CHANGING_KERNEL_MESSAGE)) from None
         finally:
@@ -98,7 +117,7 @@ class Programs:
         """The number of the step that raised; None where all were done."""
         number = 0
         try:
-            for number, (_, run, operands, _, slot) in enumerate(node.steps):  # noqa: B007
+            for number, (_, run, operands, _, slot, *_) in enumerate(node.steps):  # noqa: B007
                 values[slot] = run(values) if operands is None else run(*map(take, operands))
         except (Exception, OutOfBounds):
             return number

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kernelwright.tools.replaying.interpreter.recording import whole_batches
 from kernelwright.tools.replaying.interpreter.recording.language import (
     HandleSlot,
     Node,
@@ -29,6 +30,7 @@ from kernelwright.tools.replaying.interpreter.recording.operations import (
     quick_access,
     quick_reduction,
 )
+from kernelwright.tools.replaying.interpreter.recording.whole_batches import BatchedOperation
 
 Maker = Callable[[list[Any]], Any]
 MOST_STEPS = 20_000
@@ -60,7 +62,7 @@ class Recorder:
         self._lang = language()
         self.root = self._node = root
         self.recording, self.failed = True, False
-        self._depth, self._bytes, self._steps = 0, 0, 0
+        self._depth, self.bytes, self._steps = 0, 0, 0
         self._ids: dict[int, int] = {}
         self._constants: dict[int, int] = {}
         self._alive: list[Any] = []
@@ -210,15 +212,16 @@ class Recorder:
         self._steps += 1
         quick = self._quick(name, arguments, named, made)
         step = quick or self._as_it_is(function, arguments, named)
+        batched = self._batched(name, function, arguments, named, made, quick)
         slot = self._new(None)
         form = self._form(made, slot)
-        if self.failed or self._steps > MOST_STEPS or self._bytes > MOST_BYTES:
+        if self.failed or self._steps > MOST_STEPS or self.bytes > MOST_BYTES:
             self._fail()
             return
         run, operands = step
-        self._node.steps.append(
-            RecordedOperation(name, run if quick else taking_arrays(run, made, self._lang), operands, form, slot)
-        )
+        run = run if quick else taking_arrays(run, made, self._lang)
+        asks = arguments[0] if arguments and type(arguments[0]) is int else None
+        self._node.steps.append(RecordedOperation(name, run, operands, form, slot, batched, asks))
         if type(form) in (list, tuple):
             for number, one in enumerate(form):
                 self._node.steps.append(RecordedOperation("", part(number), (slot,), None, one.slot))
@@ -232,7 +235,7 @@ class Recorder:
         if isinstance(made, lang.handle | lang.tensor):
             handle = made.handle if isinstance(made, lang.tensor) else made
             self._know(handle, slot)
-            self._bytes += array(handle).nbytes
+            self.bytes += array(handle).nbytes
             return HandleSlot(slot, handle.dtype, made.type if isinstance(made, lang.tensor) else None)
         if type(made) in (list, tuple) and all(isinstance(one, lang.handle | lang.tensor) for one in made):
             return type(made)(self._form(one, self._new(None)) for one in made)
@@ -259,6 +262,28 @@ class Recorder:
             if name in PURE and isinstance(made, lang.handle):
                 run = lang.quick.of(name, handles, arguments[len(handles) :], made)
         return None if run is None else (run, tuple(map(self._operand, handles)))
+
+    def _batched(
+        self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], made: Any,
+        quick: tuple[Callable[..., Any], tuple[int, ...]] | None,
+    ) -> BatchedOperation | None:  # fmt: skip
+        """What does the operation for many programs at once; None where they do it one by one."""
+        lang, run = self._lang, quick[0] if quick else None
+        if name == "reduce":
+            handles = [arguments[0].handle] if quick else []
+            found = whole_batches.reduction(arguments, named, made, run) if run else None
+        else:
+            handles = [a for a in arguments if isinstance(a, lang.handle)]
+            rest = arguments[len(handles) :]
+            if named or not handles or any(a is not b for a, b in zip(handles, arguments, strict=False)):
+                return None
+            if name in ACCESSES:
+                found = whole_batches.access(name, arguments, lang.np_dtype) if run else None
+            else:
+                moves = [id(h) in self._ids for h in handles]
+                pure = name in PURE and isinstance(made, lang.handle)
+                found = whole_batches.of_pure(name, function, handles, moves, rest, made, run) if pure else None
+        return None if found is None else BatchedOperation(found, tuple(map(self._operand, handles)))
 
     def _operand(self, handle: Any) -> int:
         slot = self._ids.get(id(handle), self._constants.get(id(handle)))

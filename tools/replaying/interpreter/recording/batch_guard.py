@@ -1,0 +1,181 @@
+"""The guard of a launch whose programs run many at a time: what they read and write is followed until it is known that
+no program touched what another one wrote.
+
+Where that holds, no order of the programs and no interleaving of their steps can give anything else, so that one
+order is as good as all of them. Where it does not hold, or may not, the launch is taken back and its programs run
+one after the other (launching.py, races.py), where a race comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
+from kernelwright.tools.replaying.interpreter.races import MOST_SPINS, NeedsInterleaving, Races
+
+MOST_NOTED = 8 << 20
+"""Addresses that were read and are remembered."""
+SEVERAL = -2
+"""For a reader: more than one program."""
+
+
+class NotTogether(BaseException):
+    """These programs cannot run at the same time, or it is not known that they can."""
+
+
+class TouchesItsOutput(NotTogether):
+    """A launch reads what it writes: whether each program keeps to its own part has to be followed element by
+    element.
+    """
+
+
+@dataclass
+class BatchGuard(Guard):
+    """`who`: the numbers, from 1, of the programs that the accesses belong to, one for each place of their first axis;
+    one number where it is one program, or SEVERAL.
+    """
+
+    who: Any = SEVERAL
+    element_by_element: bool = False
+    """Whether reads are remembered, for launches that read what they write."""
+    trouble: NotTogether | None = None
+    """What a program that ran alone did, and then went on: it may be recorded meanwhile."""
+    _written: Races | None = None
+    _read: set[int] = field(default_factory=set)
+    _reads: list[tuple[int, Any, Any, int]] = field(default_factory=list)
+    _noted: int = 0
+    _waits: int = 0
+
+    def load(self, addresses: Any, mask: Any, other: Any, dtype: Any, volatile: bool) -> Any:
+        """As `Guard.load`, of one program or of several."""
+        if volatile:
+            self._meets()
+        loaded = super().load(addresses, mask, other, dtype, False)
+        self._note_read(addresses, mask, dtype.itemsize)
+        return loaded
+
+    def store(self, addresses: Any, values: Any, mask: Any) -> None:
+        """As `Guard.store`. Raises NotTogether where another program wrote there."""
+        active = addresses[mask]
+        if not active.size:
+            return
+        size, storage = values.dtype.itemsize, self._one_storage(active, values.dtype.itemsize)
+        numbers = self._numbers(addresses, mask)
+        if numbers is None:
+            raise NotTogether
+        if storage >= 0:
+            parts: list[tuple[int, Any]] = [(storage, slice(None))]
+        else:
+            places = self._places_to_write(active, size)
+            parts = [(one, places == one) for one in np.unique(places).tolist()]
+        found = [(one, self._elements(one, active[lanes], size), lanes) for one, lanes in parts]
+        for one, elements, lanes in found:
+            self._claim(one, elements, numbers if np.ndim(numbers) == 0 else numbers[lanes])
+        super().store(addresses, values, mask)
+
+    def atomic(self, addresses: Any, mask: Any | None, size: int, operation: Callable[[], Any]) -> Any:
+        """As `Guard.atomic`: programs that meet so run one after the other, later."""
+        active = addresses.reshape(-1) if mask is None else addresses[mask]
+        if not active.size:
+            return operation()
+        self._meets()
+        for storage in np.unique(self._places_to_write(active, size)).tolist():
+            self.writes.before_write(storage, size)  # all of it is taken back
+        return super().atomic(addresses, mask, size, operation)
+
+    @property
+    def writes(self) -> Races:
+        """What storages held before the launch, and which program wrote what."""
+        if self._written is None:
+            self._written = Races(self.extents, Random(0), interleaved=False)
+        return self._written
+
+    def require_apart(self) -> None:
+        """Raises NotTogether where a program has read what another one wrote."""
+        self.who = SEVERAL
+        for storage, addresses, numbers, size in self._reads:
+            if self.writes.is_written(storage):
+                writers = self.writes.shadow(storage).writers[self._places(storage, addresses, size)]
+                if bool(((writers != 0) & (writers != numbers)).any()):
+                    raise NotTogether
+
+    # ------------------------------------------------------------------ programs
+    def _meets(self) -> None:
+        """An operation by which programs wait for each other."""
+        if not self._is_alone():
+            raise NotTogether
+        self.trouble = NotTogether()
+        self._waits += 1
+        if self._waits > MOST_SPINS:
+            raise NeedsInterleaving
+
+    def _is_alone(self) -> bool:
+        return np.ndim(self.who) == 0 and self.who != SEVERAL
+
+    def _refuse(self, trouble: NotTogether) -> None:
+        """Raises it, but in a program that runs alone."""
+        if not self._is_alone():
+            raise trouble
+        if self.trouble is None or not isinstance(trouble, TouchesItsOutput):
+            self.trouble = trouble
+
+    def _numbers(self, addresses: Any, mask: Any) -> Any:
+        """The program of each active lane, or of all; None where several programs made one access."""
+        if np.ndim(self.who) == 0:
+            return None if self.who == SEVERAL else self.who
+        spread = self.who.reshape(-1, *(1,) * (addresses.ndim - 1))
+        return np.broadcast_to(spread, addresses.shape)[mask]
+
+    # ------------------------------------------------------------------ what is read and written
+    def _elements(self, storage: int, addresses: Any, size: int) -> Any:
+        """Numbers of whole elements of the storage, which is about to be written. Raises NotTogether."""
+        self.writes.before_write(storage, size)
+        return self._places(storage, addresses, size)
+
+    def _places(self, storage: int, addresses: Any, size: int) -> Any:
+        shadow = self.writes.shadow(storage)
+        if shadow.grain != size or bool(((addresses - np.uint64(shadow.start)) % np.uint64(size)).any()):
+            self._refuse(NotTogether())  # elements of two sizes, or between two of them
+        return shadow.places(addresses)
+
+    def _claim(self, storage: int, elements: Any, numbers: Any) -> None:
+        if storage in self._read and not self.element_by_element:
+            self._refuse(TouchesItsOutput())
+        writers = self.writes.shadow(storage).writers
+        before = writers[elements]
+        if bool(((before != 0) & (before != numbers)).any()):
+            self._refuse(NotTogether())
+        writers[elements] = numbers
+        if np.ndim(numbers) and bool((writers[elements] != numbers).any()):
+            raise NotTogether
+
+    def _note_read(self, addresses: Any, mask: Any, size: int) -> None:
+        active = addresses[mask] if self.element_by_element else addresses
+        storage = self._one_storage(active, size)
+        if storage < 0:
+            active = addresses[mask]
+            storages = np.unique(self.extents.places(active, size)).tolist() if active.size else []
+        else:
+            storages = [storage]
+        if self.element_by_element:
+            self._remember(active, self._numbers(addresses, mask), [s for s in storages if s >= 0], size)
+            return
+        self._read.update(storages)
+        if self._written is not None and any(self._written.is_written(s) for s in storages):
+            self._refuse(TouchesItsOutput())
+
+    def _remember(self, active: Any, numbers: Any, storages: list[int], size: int) -> None:
+        self._noted += active.size
+        if self._noted > MOST_NOTED:
+            self._refuse(NotTogether())
+            return
+        places = self.extents.places(active, size) if len(storages) > 1 else None
+        for storage in storages:
+            lanes = slice(None) if places is None else places == storage
+            own = SEVERAL if numbers is None else numbers if np.ndim(numbers) == 0 else numbers[lanes]
+            self._reads.append((storage, active[lanes], own, size))
