@@ -4,10 +4,10 @@
         [--workers 8] [--problems 20] [--seconds 150] [--out bench/results/max_autotune]
 
 DIR is a checkout of KernelBench; the rows are those of bench.compiler_drafts on the same kind of GPU. Eager and the
-compiled model are timed by triton's do_bench (medians) in one process per problem; one process at a time is on the
-GPU, also while the compiler tries its configurations there. The draft's time over the compiled model's is the product
-of two ratios to eager, the judge's own and this one. Problems are taken evenly over the level; those that were not
-begun after --seconds are left out. Rows are written as they are made.
+compiled model are timed by triton's do_bench in turns (the least of several medians) in one process per problem; one
+process at a time does so, also while the compiler tries its configurations there. The draft's time over the compiled
+model's is the product of two ratios to eager, the judge's own and this one. Problems are taken evenly over the level;
+those that were not begun after --seconds are left out. Rows are written as they are made.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.tools.problem import Problem
 
 MODE = "max-autotune-no-cudagraphs"
+TURNS = 5
+"""Of eager and the compiled model. The least median counts: a process that makes its model meanwhile disturbs some."""
 
 
 def alone_on_the_gpu(lock: Any) -> None:
@@ -57,6 +60,7 @@ def measure(path: str, lock_path: str, device: str) -> dict[str, float]:
     from filelock import FileLock
     from triton.testing import do_bench
 
+    timed = partial(do_bench, warmup=10, rep=40, return_mode="median")
     lock = FileLock(lock_path)
     alone_on_the_gpu(lock)
     scope: dict[str, Any] = {"__name__": "problem"}
@@ -70,10 +74,9 @@ def measure(path: str, lock_path: str, device: str) -> dict[str, float]:
         compiled(*given)
         with lock:
             torch.cuda.synchronize()
-            return {
-                "eager": float(do_bench(lambda: model(*given), return_mode="median")),
-                "compiled": float(do_bench(lambda: compiled(*given), return_mode="median")),
-            }
+            turns = [(timed(lambda: model(*given)), timed(lambda: compiled(*given))) for _ in range(TURNS)]
+        eager, of_compiled = (min(times) for times in zip(*turns, strict=True))
+        return {"eager": eager, "compiled": of_compiled}
 
 
 def chosen(rows: Sequence[Row], problems: Sequence[Problem], count: int) -> list[tuple[Row, Problem]]:

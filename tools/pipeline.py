@@ -168,6 +168,7 @@ class Evaluator:
                 if not self._judges:
                     gpu = Judge(self.device, self._zygotes[Kind.CUDA], gpu=self._gpu, sharers=self._sharers)
                     self._judges.append(gpu)
+                    self._turns.give_room_by(gpu.give_room, self._sharers)
             yield self._judges[0]
             return
         zygote = self._zygote(Kind.INTERPRET)
@@ -380,6 +381,7 @@ class Evaluator:
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._baselines.close()
+        self._turns.close()
         for judge in self._judges:
             judge.close()
         for zygote in self._zygotes.values():

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernelwright.tools.comparing.on_the_host import set_aside  # noqa: E402
+from kernelwright.tools.hardware.room import wait_for_room  # noqa: E402
 from kernelwright.tools.judging.options import Options  # noqa: E402
 from kernelwright.tools.pipeline import Evaluator  # noqa: E402
 from kernelwright.tools.problem import Problem  # noqa: E402
@@ -207,3 +208,14 @@ def test_a_convolution_in_tf32_whose_inputs_and_outputs_take_a_seventh_of_the_me
         report = evaluator.evaluate(large, WIDENED, Options(torch_compile=False))
     assert report.correct, report.failure
     assert report.profile is not None
+
+
+def test_a_judge_that_is_not_at_work_gives_what_it_keeps_to_a_process_that_asks_and_goes_on_afterwards():
+    with Evaluator("cuda:0", sharers=2) as evaluator:
+        assert evaluator.evaluate(problem(1, 0.5), candidate(1), Options(torch_compile=False)).correct
+        [judge] = evaluator._judges
+        kept = judge.memory.total() - judge.memory.free_for_all()
+        assert wait_for_room(evaluator._own_gpu().uuid, judge.memory.total(), 1)
+        assert judge.memory.total() - judge.memory.free_for_all() < kept
+        assert judge.memory.reserved() < 256 << 20
+        assert evaluator.evaluate(problem(1, 0.5), candidate(1), Options(torch_compile=False)).correct

@@ -42,8 +42,8 @@ def gpu_lease(
     the GPU for longer than `seconds`.
     """
     until = time.monotonic() + seconds
-    with _open_until_end(door_file(gpu)) as door, _open_until_end(lock_file(gpu)) as lock:
-        free = _try_lock(door, fcntl.LOCK_EX) and _try_lock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    with open_until_end(door_file(gpu)) as door, open_until_end(lock_file(gpu)) as lock:
+        free = try_lock(door, fcntl.LOCK_EX) and try_lock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         if not free:
             waiting("waiting for the GPU: another process is measuring on it")
             _wait_for_lock(door, fcntl.LOCK_EX, until, gpu, seconds)
@@ -53,7 +53,7 @@ def gpu_lease(
 
 
 @contextlib.contextmanager
-def _open_until_end(path: Path) -> Iterator[int]:
+def open_until_end(path: Path) -> Iterator[int]:
     """A descriptor of the file, which is made where it is not there; what it holds is freed at the end.
 
     It is unlocked and not only closed: a child that was forked meanwhile has the descriptor too, and would keep it.
@@ -76,7 +76,8 @@ def _open(path: Path) -> int:
     return handle
 
 
-def _try_lock(handle: int, kind: int) -> bool:
+def try_lock(handle: int, kind: int) -> bool:
+    """Whether the lock of that kind (`fcntl.LOCK_EX` or `LOCK_SH`) on an open file is this descriptor's now."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -85,7 +86,7 @@ def _try_lock(handle: int, kind: int) -> bool:
 
 
 def _wait_for_lock(handle: int, kind: int, until: float, gpu: str, seconds: float) -> None:
-    while not _try_lock(handle, kind):
+    while not try_lock(handle, kind):
         if time.monotonic() > until:
             raise InfrastructureError(
                 f"another process has measured on this GPU for over {seconds:g} s: wait for it, or see who holds "

@@ -14,11 +14,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from kernelwright.tools.hardware.gpus import Gpu
+from kernelwright.tools.hardware.room import wait_for_room
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.profiling import Profiler
 from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS
 from kernelwright.tools.judging.trials import TrialTimes, time_trial
+from kernelwright.tools.judging.turns import fits_beside_others
 from kernelwright.tools.judging.verdict import Verdict
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
@@ -60,6 +62,8 @@ those that the candidate is given, with what the reference and the candidate com
 """
 VERDICTS_A_SEED = 64
 """After so many verdicts on one problem its draws are made anew from another seed."""
+LITTLE_DIVISOR = 512
+"""What is kept of a problem at one size is not let go of where it takes less than this part of a GPU's memory."""
 CPU_MARGIN = 4096
 """Bytes round shared tensors on a CPU, where every access of a kernel is checked by itself."""
 
@@ -86,7 +90,8 @@ class Judge:
 
         sharers: judges, of other processes too, that keep memory on this GPU, or on this CPU.
         """
-        self.device, self._sharers = device, sharers
+        self.device, self.sharers = device, sharers
+        self._gpu = gpu
         self._parts = KEPT_MEMORY_PARTS if sharers == 1 else 2 * KEPT_MEMORY_PARTS
         """Others need room too, for problems of which one alone fills half of the memory."""
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
@@ -274,11 +279,11 @@ class Judge:
         """
         if self.memory is None:
             return
-        whole = self.memory.total() // self._sharers
+        whole = self.memory.total() // self.sharers
         if self.buffers.waiting > whole // self._parts:
             self.reopen_later()
             self.buffers.trim(whole // self._parts // 2)
-        if self._sharers > 1:
+        if self.sharers > 1:
             self.leave_room()
 
     def leave_room(self) -> None:
@@ -300,12 +305,34 @@ class Judge:
             return
         self.reopen_later()
         self.buffers.trim()
-        while needed > self.memory.free() and (self._drop_timed(problem) or self._kept.drop_oldest(problem.name)):
+        least = self.memory.total() // LITTLE_DIVISOR
+        while needed > self.memory.free() and (
+            self._drop_timed(problem) or self._kept.drop_oldest(problem.name, least=least)
+        ):
             pass
         self.memory.give_back_unused()
+        alone = self._gpu is not None and not fits_beside_others(problem, self._gpu)  # the others are not at work
+        if self._gpu is not None and alone and self.sharers > 1 and needed > self.memory.free():
+            wait_for_room(self._gpu.uuid, needed, self.sharers - 1)
 
-    def _drop_timed(self, problem: Problem) -> bool:
-        return self.profiler is not None and self.profiler.drop_oldest(problem)
+    def give_room(self, needed: int) -> None:
+        """Lets go of what is kept until so many bytes of the GPU are free, of what was used last, too. For a judge that
+        is not at work.
+        """
+        assert self.memory is not None
+        with self._here():
+            if needed > self.memory.free_for_all():
+                self.reopen_later()
+                self.buffers.trim()
+                least = self.memory.total() // LITTLE_DIVISOR
+                while needed > self.memory.free() and (
+                    self._drop_timed() or self._kept.drop_oldest(least=least, last_too=True)
+                ):
+                    pass
+                self.memory.give_back_unused()
+
+    def _drop_timed(self, besides: Problem | None = None) -> bool:
+        return self.profiler is not None and self.profiler.drop_oldest(besides)
 
     def _in_the_way(self) -> bool:
         """Whether a candidate found no memory where much is kept here."""

@@ -97,11 +97,11 @@ class Profiler:
             timed.release()
         self._timed.clear()
 
-    def drop_oldest(self, besides: Problem) -> bool:
-        """Lets go of the reference of another problem that was timed longest ago; says whether there was one. The
-        replayer's process, which has its inputs mapped, must have ended.
+    def drop_oldest(self, besides: Problem | None = None) -> bool:
+        """Lets go of the reference that was timed longest ago, of another problem than `besides`; says whether there
+        was one. The replayer's process, which has its inputs mapped, must have ended.
         """
-        oldest = next((key for key in self._timed if key[0] != besides.hash), None)
+        oldest = next((key for key in self._timed if besides is None or key[0] != besides.hash), None)
         if oldest is not None:
             self._timed.pop(oldest).release()
         return oldest is not None

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.hardware.lease import gpu_lease
+from kernelwright.tools.hardware.room import answer_for_room, room_wanted
 from kernelwright.tools.judging.options import Lane
 from kernelwright.tools.problem import Problem
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 SHARED_PARTS = 64
 """Inputs and weights of up to this part of a GPU's memory are judged beside other processes."""
+LOOKING_SECONDS = 0.02
+"""Between two looks at whether another process asks for memory."""
 
 
 class _WaitedSeconds(threading.local):
@@ -32,7 +35,10 @@ class Turns:
         """lane: entered for the time that a verdict works there. gpu: the one that this evaluator judges on."""
         self._lane, self._gpu = lane, gpu
         self._gpu_lock = threading.Lock()
+        self._memory_lock = threading.Lock()
+        """Held by the verdict of this process that is at work on the GPU, not by one that waits for its turn."""
         self._waited = _WaitedSeconds()
+        self._giver: RoomGiver | None = None
 
     @property
     def waited(self) -> float:
@@ -48,11 +54,8 @@ class Turns:
 
         What a verdict needs is many times its inputs and weights.
         """
-        from kernelwright.tools.references.input_spec import input_spec
-
         gpu = self._gpu()
-        memory = gpu.memory_bytes if gpu else None
-        return memory is not None and input_spec(problem, as_it_is=True).bytes * SHARED_PARTS <= memory
+        return gpu is not None and fits_beside_others(problem, gpu)
 
     @contextmanager
     def at(self, lane: Lane, seconds: float, say: Callable[[str], None], *, shared: bool = False) -> Iterator[None]:
@@ -73,5 +76,56 @@ class Turns:
         Raises InfrastructureError after so many seconds.
         """
         gpu = self._gpu()
-        with self._gpu_lock, gpu_lease(gpu.uuid if gpu else "", seconds, say, shared=shared):
+        with self._gpu_lock, gpu_lease(gpu.uuid if gpu else "", seconds, say, shared=shared), self._memory_lock:
             yield
+
+    def give_room_by(self, give: Callable[[int], None], sharers: int) -> None:
+        """From now on, where no verdict of this process is at work, `give` is told how many bytes another process asks
+        for that is alone on the GPU. sharers: judges on it; one has nobody to give to.
+        """
+        gpu = self._gpu()
+        if gpu is not None and sharers > 1:
+            self._giver = RoomGiver(gpu.uuid, self._memory_lock, give)
+
+    def close(self) -> None:
+        """Nothing is given any more."""
+        if self._giver is not None:
+            self._giver.close()
+
+
+class RoomGiver:
+    """A thread that looks many times a second whether another process asks for memory."""
+
+    def __init__(self, gpu: str, lock: threading.Lock, give: Callable[[int], None]) -> None:
+        """gpu: its UUID. lock: without which nobody of this process uses the GPU. give: is told the bytes that are to
+        be free.
+        """
+        self._gpu, self._lock, self._give = gpu, lock, give
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="room", daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        answered = 0
+        while not self._closed.wait(LOOKING_SECONDS):
+            wanted = room_wanted(self._gpu)
+            if wanted and wanted.number != answered and self._lock.acquire(blocking=False):
+                try:
+                    self._give(wanted.needed)
+                finally:
+                    self._lock.release()
+                answer_for_room(self._gpu)
+                answered = wanted.number
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._closed.set()
+        self._thread.join()
+
+
+def fits_beside_others(problem: Problem, gpu: Gpu) -> bool:
+    """Whether the problem's inputs and weights are little enough for a verdict beside those of other processes."""
+    from kernelwright.tools.references.input_spec import input_spec
+
+    memory = gpu.memory_bytes
+    return memory is not None and input_spec(problem, as_it_is=True).bytes * SHARED_PARTS <= memory

@@ -43,6 +43,10 @@ class GpuMemory:
         """Bytes that nobody has, and those that torch keeps unused in this process."""
         return self._info()[0] + self.unused()
 
+    def free_for_all(self) -> int:
+        """Bytes that nobody has."""
+        return self._info()[0]
+
     def unused(self) -> int:
         """Bytes that torch's allocator keeps in this process and that no tensor lies in."""
         import torch
@@ -144,14 +148,15 @@ class KeptProblems:
         del self._draws[key], self._drawn[key]
 
     # -------------------------------------------------------------- letting go
-    def drop_oldest(self, besides: str = "") -> bool:
-        """Lets go of the problem at one size that was used longest ago, with its draws; says whether there was one. The
-        last used one stays.
+    def drop_oldest(self, besides: str = "", *, least: int = 0, last_too: bool = False) -> bool:
+        """Lets go of the problem at one size that was used longest ago, with its draws; says whether there was one.
 
-        besides: a problem's name, which stays at all of its sizes.
+        besides: a problem's name, which stays at all of its sizes. least: bytes; what takes less stays. last_too: the
+        last used one does not stay.
         """
-        others = list(self._problems)[:-1]
-        oldest = next((key for key in others if not besides or not _is_of(key, besides)), None)
+        there = list(self._problems) if last_too else list(self._problems)[:-1]
+        others = (key for key in there if not besides or not _is_of(key, besides))
+        oldest = next((key for key in others if self._bytes_of(key) >= least), None)
         if oldest is None:
             return False
         self._problems.pop(oldest)
@@ -159,6 +164,9 @@ class KeptProblems:
         for drawn in [k for k in self._draws if k[0] == oldest]:
             self._drop_draw(drawn)
         return True
+
+    def _bytes_of(self, key: Key) -> int:
+        return self._weights.get(key, 0) + sum(n for k, n in self._drawn.items() if k[0] == key)
 
     def clear(self) -> None:
         """Lets go of every problem and draw."""

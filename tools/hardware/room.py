@@ -1,0 +1,78 @@
+"""Memory of one GPU that a process which is alone there asks the others of this machine for.
+
+The request is a file beside the lease's (tools/hardware/lease.py), locked for as long as it stands: the kernel ends the
+request of a process that dies. Who has given what it could adds a byte to the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kernelwright.tools.hardware.lease import POLL_SECONDS, lock_file, open_until_end, try_lock
+
+PATIENCE_SECONDS = 2.0
+"""For how long the others are waited for at most."""
+_DIGITS = 20
+"""Of the bytes that are asked for, and of the request's number."""
+
+
+class RoomRequest(NamedTuple):
+    """What a process asks for at this moment."""
+
+    needed: int
+    """Bytes that are to be free."""
+    number: int
+    """Of this request, unlike that of any other before it."""
+
+
+def room_file(gpu: str) -> Path:
+    """gpu: as for `lease.lock_file`."""
+    return lock_file(gpu).with_suffix(".room")
+
+
+@contextlib.contextmanager
+def asking_for_room(gpu: str, needed: int) -> Iterator[Callable[[], int]]:
+    """While the block runs, the others see that so many bytes are to be free; yields what tells how many have answered.
+    For the process that has the GPU alone: a second request waits for the first.
+    """
+    with open_until_end(room_file(gpu)) as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{needed:0{_DIGITS}d}{time.monotonic_ns():0{_DIGITS}d}".encode(), 0)
+        yield lambda: os.fstat(handle).st_size - 2 * _DIGITS
+
+
+def room_wanted(gpu: str) -> RoomRequest | None:
+    """What a process asks for at this moment; None where none does."""
+    if not room_file(gpu).exists():
+        return None
+    with open_until_end(room_file(gpu)) as handle:
+        if try_lock(handle, fcntl.LOCK_SH):
+            return None
+        told = os.pread(handle, 2 * _DIGITS, 0)
+    whole = len(told) == 2 * _DIGITS and told.isdigit()
+    return RoomRequest(int(told[:_DIGITS]), int(told[_DIGITS:])) if whole else None
+
+
+def answer_for_room(gpu: str) -> None:
+    """This process has given what it could."""
+    handle = os.open(room_file(gpu), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.write(handle, b".")
+    finally:
+        os.close(handle)
+
+
+def wait_for_room(gpu: str, needed: int, others: int) -> bool:
+    """Asks for so many bytes, and returns once so many others have answered; says whether they did in time."""
+    with asking_for_room(gpu, needed) as answers:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while answers() < others and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+        return answers() >= others
