@@ -86,6 +86,16 @@ def test_the_index_of_the_bench_names_every_result():
     ]
 
 
+def test_the_index_of_the_bench_names_every_script():
+    """A file that another script of the bench imports or starts is a part of that one."""
+    index = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "bench").rglob("*.py")}
+    for path in (ROOT / "bench").glob("*.py"):
+        others = "".join(text for other, text in texts.items() if other != path)
+        named = re.compile(rf"\bbench[./]{path.stem}\b")
+        assert named.search(index) or named.search(others), path.name
+
+
 def test_the_page_of_the_command_line_has_every_command_and_option():
     script = runpy.run_path(str(ROOT / "docs" / "command_line_page.py"))
     page, groups = script["page"](), script["command_lines"]()
