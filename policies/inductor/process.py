@@ -77,11 +77,13 @@ def _prepare() -> None:
         return
     from kernelwright.policies.inductor.functions.functional import replace_functions
     from kernelwright.policies.inductor.functions.parameters import converted_modules, parameters_of_values
+    from kernelwright.policies.inductor.lowering.integers import own_greatest_common_divisor
     from kernelwright.policies.inductor.private_torch import accept_symbols, own_scatters, pretend_gpu
 
     pretend_gpu()
     accept_symbols()
     own_scatters()
+    own_greatest_common_divisor()
     replace_functions()
     parameters_of_values()
     converted_modules()

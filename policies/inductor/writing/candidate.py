@@ -15,7 +15,7 @@ from kernelwright.policies.inductor.tracing.graph import Traced
 from kernelwright.policies.inductor.values.complex_numbers import COMPLEX, bare, rank
 from kernelwright.policies.inductor.writing.helpers import BODIES, helpers_for
 from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
-from kernelwright.policies.inductor.writing.kernels import covered, kernels_of
+from kernelwright.policies.inductor.writing.kernels import comment_of, kernels_of
 from kernelwright.policies.inductor.writing.launch import Host
 from kernelwright.policies.inductor.writing.launches import (
     Written,
@@ -87,9 +87,7 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     for kernel in kernels.values():
         kernel.single, kernel.library_tf32 = _is_single(traced), tf32 and _library_tf32()
     launched = [k for k in kernels if launches[k]]
-    written = {
-        k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.", len(launched)) for k in launched
-    }
+    written = {k: write_kernel(kernels[k], launches[k], comment_of(kernels[k]), len(launched)) for k in launched}
     lines, functions = _forward_lines(traced, host, written, names)
     lines = [part for line in lines for part in broken(line, 8)]
     lines, constants = _constants(lines, generated)

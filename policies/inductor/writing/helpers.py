@@ -19,6 +19,7 @@ NAMES = {
     "welford_reduce": "welford_step",
     "bucketize_binary_search": "place_in_sorted",
     "div_floor_integer": "floor_divide", "remainder_integer": "remainder", "promote_to_tensor": "",
+    "greatest_common_divisor": "greatest_common_divisor",
 }  # fmt: skip
 """Inductor's name -> ours; empty where it does nothing."""
 
@@ -80,6 +81,13 @@ BODIES = {
         low, high = tl.where(after | (low >= high), low, middle + 1), tl.where(after, middle, high)
         left = (left + 1) // 2
     return low''',
+    "greatest_common_divisor": '''greatest_common_divisor(a, b):
+    """By Euclid's algorithm, for as many steps as the block's last element needs."""
+    a, b = tl.abs(a), tl.abs(b)
+    while tl.max((b != 0).to(tl.int32)) > 0:
+        rest = a % tl.where(b == 0, tl.full(b.shape, 1, b.dtype), b)
+        a, b = tl.where(b == 0, a, b), tl.where(b == 0, b, rest)
+    return a''',
     "floor_divide": (
         "floor_divide(a, b):\n    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), a // b - 1, a // b)"
     ),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.writing.plain import without_runtime
 from kernelwright.policies.inductor.writing.products.parts import splits
+from kernelwright.policies.inductor.writing.words.evidence import COPY, FILL, operators_shown
 
 KINDS = {"persistent_reduction": "reduction", "reduction": "reduction", "pointwise": "pointwise", "split_scan": "scan"}
 """Inductor's decorators, in words."""
@@ -21,7 +22,7 @@ FAMILIES = (
     ("avg_pool", "average_pool"),
     ("gelu", "gelu"), ("silu", "silu"), ("sigmoid", "sigmoid"), ("tanh", "tanh"), ("relu", "relu"),
     (r"^cat\b", "concatenate"), ("scatter|index_put", "scatter"),
-    ("var_mean", "variance"), ("mean", "mean"), ("amax", "maximum"), ("(?<!cum)sum", "sum"), ("clone", "copy"),
+    ("var_mean", "variance"), ("(?<!var_)mean", "mean"), ("amax", "maximum"), ("(?<!cum)sum", "sum"), ("clone", "copy"),
 )  # fmt: skip
 """A regular expression over an operator's name -> the word that a kernel is called by; the first that fits."""
 SUM_COMBINATION = ["tmp0 = arg0_0 + arg1_0", "return tmp0"]
@@ -133,6 +134,8 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     meta = ast.unparse(words["inductor_meta"])
     dot = "tl.dot(" in body
     apart = splits(body) and all(o in UNNAMED_OPERATORS or re.match(MATMUL_OPERATOR, o) for o in operators)
+    if not dot and not apart:
+        operators = operators_shown(function, operators)
     return Kernel(
         original=original,
         name=_unique(_plain_name(operators, KINDS[heuristic], dot, apart), taken),
@@ -205,9 +208,10 @@ def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
     for part, word in FAMILIES:
         if any(re.search(part, o) for o in operators) and word not in words:
             words.append(word)
+    words = [w for w in words if w != "copy"] or words
     if dot:
         words = [w for w in words if w in ("matmul", "convolution")][:1] + [w for w in words if w not in ("matmul",
-            "convolution", "copy")]  # fmt: skip
+            "convolution")]  # fmt: skip
     own = [
         o.strip("_")
         for o in operators
@@ -228,15 +232,22 @@ def _unique(name: str, taken: set[str]) -> str:
     return made
 
 
+def comment_of(kernel: Kernel) -> str:
+    """One line above the kernel: the operators that it stands for, or what it does where it computes nothing."""
+    if kernel.operators == COPY:
+        return "# Copies its input into the order of memory that is read next."
+    if kernel.operators == FILL:
+        return "# Fills its output."
+    return f"# Covers {covered(kernel)}."
+
+
 def covered(kernel: Kernel) -> str:
-    """One line for the kernel's comment: the operators that it stands for."""
+    """The operators that a kernel stands for."""
     if kernel.splits:
         named = ", ".join(o for o in kernel.operators if o not in UNNAMED_OPERATORS)
         return f"an operand of {named}, as a high and a low part"
     names = [o.strip("_") for o in kernel.operators if o.strip("_") not in UNNAMED_OPERATORS]
-    telling = (
-        [n for n in names if n not in AUXILIARY_OPERATORS] or [n.removeprefix("prims.") for n in names] or ["copy"]
-    )
-    listed = list(dict.fromkeys(telling))
+    telling = [n for n in names if n not in AUXILIARY_OPERATORS] or names or ["copy"]
+    listed = list(dict.fromkeys(n.removeprefix("prims.") for n in telling))
     more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED + 1 else ""
     return ", ".join(listed[:MOST_NAMED] if more else listed) + more

@@ -22,7 +22,6 @@ from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
 from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_contiguous, product, view_of
 from kernelwright.policies.inductor.writing.lines import WIDTH, folded, short_lines
-from kernelwright.policies.inductor.writing.naming import Names, plural, roles_of
 from kernelwright.policies.inductor.writing.plain import count_reads, plain_function, rename_in_place
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.grouping import grouped
@@ -32,6 +31,7 @@ from kernelwright.policies.inductor.writing.products.input_precision import by_t
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
 from kernelwright.policies.inductor.writing.repeats.merging import with_extents
 from kernelwright.policies.inductor.writing.tidying import quotients_named, use_augmented_assignments
+from kernelwright.policies.inductor.writing.words.naming import Names, plural, result_name, roles_of
 
 SKIPPED_LINES = re.compile(
     r"(args\b|with |torch\.cuda|raw_stream|stream\d|assert_|device_guard|\w+_size = |s\d+ = arg)|.* = args$|del "
@@ -172,12 +172,14 @@ def name_buffers(host: Host, taken: set[str]) -> None:
     for launch in host.launches():
         words = launch.kernel.name.removesuffix("_kernel").removesuffix("_row")
         parts = _parts_names(launch, new) if launch.kernel.splits else {}
+        sources = [new.get(v, v) for p, v in launch.given.items() if p.startswith("in_ptr")]
         for parameter, value in launch.given.items():
             if "out_ptr" in parameter and re.fullmatch(r"buf\d+", value) and value not in new:
-                made, number = f"{words}_result" if words in ("sum", "copy") else words, 2
+                made, number = result_name(words, launch.kernel, sources), 2
                 made = parts.get(parameter, made)
+                base = re.sub(r"_[0-9]+$", "", words if made.startswith(words) else made)
                 while made in taken:
-                    made, number = f"{re.sub(r'_[0-9]+$', '', words)}_{number}", number + 1
+                    made, number = f"{base}_{number}", number + 1
                 taken.add(made)
                 new[value] = made
 

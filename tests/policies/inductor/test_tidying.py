@@ -6,6 +6,7 @@ import pytest
 
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.writing import lines, plain, tidying
+from kernelwright.policies.inductor.writing.words import evidence
 
 
 def simplified(*statements: str) -> list[str]:
@@ -125,3 +126,35 @@ def get_init_inputs():
 """
     names = ProblemText(text).forward_names()
     assert names == {"x.shape[0]": "batch", "x.shape[2]": "width", "mask.shape[1]": "keys"}
+
+
+SHOWN = {
+    "a weight in another order of memory": (
+        "tmp0 = tl.load(in_ptr0 + (x1 + 3 * y0), ymask)\ntl.store(out_ptr0 + (y0 + 16 * x1), tmp0, ymask)",
+        ("mul", "erf", "convolution"), evidence.COPY,
+    ),
+    "zeros": ("tmp0 = 0.0\ntl.store(out_ptr0 + x2, tmp0, xmask)", ("clamp_min", "sigmoid", "exp"), evidence.FILL),
+    "one function of several": (
+        "tmp0 = tl.load(in_ptr0 + x2 * 3, xmask)\ntmp1 = tl.sigmoid(tmp0)\ntl.store(out_ptr0 + x2, tmp1, xmask)",
+        ("pow", "div", "sigmoid", "tanh"), ("sigmoid",),
+    ),
+    "a variance before a convolution": (
+        "tmp0 = tl.load(in_ptr0 + r0_1, xmask)\ntmp1 = triton_helpers.welford_reduce(tmp0)\n"
+        "tmp2 = tmp0 - tmp1\ntmp3 = tl.load(in_ptr1 + x0)\ntmp4 = tmp2 * tmp3",
+        ("var_mean", "sub", "mul", "convolution"), ("var_mean", "sub", "mul"),
+    ),
+    "a convolution of means": (
+        "tmp0 = tl.load(in_ptr0 + r0_1, xmask)\ntmp1 = tl.load(in_ptr1 + (r0_1 + 8 * x0))\ntmp2 = tmp0 / 49.0\n"
+        "tmp3 = tmp2 * tmp1\ntmp4 = tl.sum(tmp3, 1)",
+        ("mean", "convolution"), ("mean", "convolution"),
+    ),
+    "a gather": ("tmp0 = tl.load(in_ptr0 + x0)\ntl.store(out_ptr0 + x0, tmp0)", ("mul", "gather"), ("gather",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "operators", "shown"), SHOWN.values(), ids=SHOWN)
+def test_a_kernel_is_named_by_what_it_computes(body: str, operators: tuple[str, ...], shown: tuple[str, ...]):
+    text = "def kernel(in_ptr0, in_ptr1, out_ptr0):\n" + "\n".join(f"    {line}" for line in body.split("\n"))
+    function = ast.parse(text).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert evidence.operators_shown(function, operators) == shown

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
+from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.writing.helpers import BODIES
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.plain import assignments
+from kernelwright.policies.inductor.writing.words.evidence import COPY
 
 ROLES = {
     "element": {"x": "element"},
@@ -29,10 +31,21 @@ RESULTS = (
     ("maximum", "larger"), ("minimum", "smaller"),
     ("sigmoid", "gate"),
     ("tl.reshape", "tile"), ("tl.trans", "tile"), ("tl.broadcast_to", "wide"), ("tl.full", "constant"),
-    ("place_in_sorted", "place"),
+    ("place_in_sorted", "place"), ("greatest_common_divisor", "divisor"),
     (".to", "converted"),
 )  # fmt: skip
 """Function -> what its result is called."""
+SEVERAL = {
+    "welford_step": ("next_mean", "next_squares", "next_count"), "welford": ("mean", "squares", "count"),
+    "welford_combine": ("next_mean", "next_squares", "next_count"),
+    "running_softmax": ("next_largest", "next_total"), "joined_softmax": ("next_largest", "next_total"),
+    "row_softmax": ("largest", "total"),
+    "larger_with_index": ("larger", "place"), "smaller_with_index": ("smaller", "place"),
+    "row_maximum_with_index": ("best", "place"), "row_minimum_with_index": ("best", "place"),
+}  # fmt: skip
+"""Function that gives several values -> what they are called."""
+STATES = {"_mean": "mean_so_far", "_m2": "squares_so_far", "_weight": "count_so_far"}
+"""How Inductor's names of running moments end -> what they are."""
 OPERATORS = {ast.Add: "sum_of", ast.Sub: "difference", ast.Mult: "scaled", ast.Div: "quotient", ast.BitAnd: "both",
     ast.BitOr: "either"}  # fmt: skip
 
@@ -49,6 +62,13 @@ def roles_of(kernel: Kernel) -> dict[str, str]:
 def plural(role: str) -> str:
     """Returns the plural that the text uses for a role of an axis, such as `rows`."""
     return PLURAL.get(role, f"{role}s")
+
+
+def result_name(words: str, kernel: Kernel, sources: list[str]) -> str:
+    """What is called that a kernel gives: after the kernel, or after what it copies. sources: what it reads."""
+    if kernel.operators == COPY and len(sources) == 1 and re.fullmatch(r"[\w.\[\]]+", sources[0]):
+        return f"{re.sub(r'(_reordered)+$', '', simple_path(sources[0]))}_reordered"
+    return f"{words}_result" if words in ("sum", "copy") else words
 
 
 class Names:
@@ -92,12 +112,25 @@ class Names:
             if not name.startswith("_tmp"):
                 accumulators |= dict.fromkeys(used, name)
         for name, value in assignments(function):
-            if name not in self._known and not name.startswith("_tmp"):
+            if name not in self._known and (state := STATES.get(re.sub(r"^tmp\d+(_next)?", "", name))):
+                self._known[name] = self._unique(state)
+            elif name not in self._known and not name.startswith("_tmp"):
                 self._known[name] = self._unique(self._word(name, value, function))
+        self._give_several(function)
         for node in ast.walk(function):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id not in self._known:
                 base = self._known.get(accumulators.get(node.id, ""), "")
                 self._known[node.id] = self._unique(f"{base}_so_far" if base else "accumulator")
+
+    def _give_several(self, function: ast.FunctionDef) -> None:
+        """Names for what functions give that give several values."""
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+                called = node.value.func if isinstance(node.value, ast.Call) else node.value
+                words = SEVERAL.get(ast.unparse(called), ())
+                for target, word in zip(node.targets[0].elts, words, strict=False):
+                    if isinstance(target, ast.Name) and target.id not in self._known:
+                        self._known[target.id] = self._unique(word)
 
     def _word(self, name: str, value: ast.expr, function: ast.FunctionDef) -> str:
         text = ast.unparse(value)
