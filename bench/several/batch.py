@@ -1,4 +1,5 @@
-"""A batch on 1, 2, 4 ... GPUs, one judge each: verdicts a second, the ratio to linear, and one judge killed.
+"""A batch on 1, 2, 4 ... GPUs, one judge each: verdicts a second, the ratio to linear, and one judge killed. Judges are
+processes of this machine; on all GPUs they are actors on Ray in a last turn, where that is installed.
 
 The first size judges for a part of the time that there is; every other size judges those same candidates. Then, at
 each size, one judge is killed at work in the middle of a few more verdicts. A size has its share of the cores, too.
@@ -16,15 +17,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, NamedTuple
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from bench.several.candidates import Candidate, endless, read
-from bench.several.results import Results, asked
+from bench.several.results import Asked, Results, asked
 from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import MAX_ATTEMPTS, DeviceKind, JudgeLost
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.report import Report
 
+if TYPE_CHECKING:
+    from kernelwright.agent.judging.ray_pool import RayPool
+
+Pool: TypeAlias = "LocalPool | RayPool"
 LEAST_SECONDS = 15.0
 """For the batch on one GPU."""
 KILL_SECONDS = {DeviceKind.CUDA: 35.0, DeviceKind.CPU: 20.0}
@@ -35,14 +41,31 @@ BACK_SECONDS = 60.0
 """That a killed judge may take to be at work again."""
 
 
-def open_pool(devices: Sequence[str], workers: int) -> LocalPool:
-    """A judge for each of them; on a CPU a judge for each pretended device."""
-    return LocalPool(["cpu"], len(devices)) if devices[0] == "cpu" else LocalPool(list(devices), workers)
+class Turn(NamedTuple):
+    """One measurement: so many judges, as processes or as actors on Ray."""
+
+    judges: int
+    on_ray: bool = False
+
+    @property
+    def name(self) -> str:
+        """As it is told of."""
+        return f"{self.judges} judge{'s' if self.judges > 1 else ''}{' on Ray' if self.on_ray else ''}"
+
+    def pool(self, devices: Sequence[str], workers: int) -> Pool:
+        """A judge for each of the first devices; on a CPU a judge for each pretended device."""
+        on_cpu = devices[0] == "cpu"
+        if self.on_ray:
+            from kernelwright.agent.judging.ray_pool import RayPool
+
+            return RayPool("local", self.judges, DeviceKind.CPU) if on_cpu else RayPool("local", workers)
+        return LocalPool(["cpu"], self.judges) if on_cpu else LocalPool(list(devices[: self.judges]), workers)
 
 
-def sizes(count: int) -> list[int]:
-    """1, 2, 4 ... and all of them."""
-    return sorted({count, *itertools.takewhile(lambda n: n < count, (2**k for k in range(10)))})
+def turns(count: int) -> list[Turn]:
+    """On 1, 2, 4 ... and all of so many devices; on all of them through Ray, too, where it is installed."""
+    sizes = sorted({count, *itertools.takewhile(lambda n: n < count, (2**k for k in range(10)))})
+    return [*map(Turn, sizes), *([Turn(count, on_ray=True)] if find_spec("ray") else [])]
 
 
 def take_cores(cores: Sequence[int], judges: int, of: int) -> int:
@@ -75,7 +98,7 @@ class Verdict(NamedTuple):
 class Feeder:
     """Keeps a pool busy, asks again what was lost, and remembers every attempt."""
 
-    def __init__(self, pool: LocalPool, options: Options) -> None:
+    def __init__(self, pool: Pool, options: Options) -> None:
         self.pool, self._options = pool, options
         self.kind = pool.devices[0]
         self.verdicts: list[Verdict] = []
@@ -121,7 +144,7 @@ class Feeder:
             self.verdicts.append(Verdict(candidate, begun, lost, report, str(error or ""), time.monotonic()))
 
 
-def warm(pool: LocalPool, candidates: Sequence[Candidate], options: Options) -> None:
+def warm(pool: Pool, candidates: Sequence[Candidate], options: Options) -> None:
     """Every judge has made a verdict: what it imports and the GPU's context are there."""
     seen: set[str] = set()
     turns = endless(candidates[:1], f"warm {time.monotonic()}")
@@ -183,13 +206,13 @@ class Killed:
         return None
 
 
-def with_a_kill(pool: LocalPool, candidates: Sequence[Candidate], options: Options, results: Results) -> None:
+def with_a_kill(turn: Turn, pool: Pool, candidates: Sequence[Candidate], options: Options, results: Results) -> None:
     """A few verdicts more for each judge, one of which is killed."""
-    count = len(pool.judges())
+    count, series = turn.judges, turn.name
     feeder = Feeder(pool, options)
     texts = list(
         itertools.islice(
-            endless(candidates, f"killed {count}"), 8 + 8 * count if pool.devices[0] is DeviceKind.CUDA else 4 + count
+            endless(candidates, f"killed {series}"), 8 + 8 * count if pool.devices[0] is DeviceKind.CUDA else 4 + count
         )
     )
     killed = Killed(feeder, after=count)
@@ -200,7 +223,7 @@ def with_a_kill(pool: LocalPool, candidates: Sequence[Candidate], options: Optio
 
     def ask() -> set[str]:
         names: set[str] = set()
-        ones = [candidates[0].fresh(f"back {count}", next(extra)) for _ in range(2 * count)]
+        ones = [candidates[0].fresh(f"back {series}", next(extra)) for _ in range(2 * count)]
         for future in [pool.submit(one.problem, one.source, options, began=names.add) for one in ones]:
             future.result()
         return names
@@ -208,70 +231,91 @@ def with_a_kill(pool: LocalPool, candidates: Sequence[Candidate], options: Optio
     back = killed.seconds_until_back(ask)
     begun, lost = sum(len(v.begun) for v in feeder.verdicts), sum(v.lost for v in feeder.verdicts)
     results.add(
-        "One judge killed at work", judges=count, asked=len(texts),
+        "One judge killed at work", judges=turn.name, asked=len(texts),
         made=sum(v.report is not None for v in feeder.verdicts), verdicts_at_work_when_it_died=killed.at_work,
         attempts=begun, attempts_lost_on_record=lost, seconds=seconds, seconds_until_it_judges_again=back,
     )  # fmt: skip
-    results.must(len(feeder.verdicts) == len(texts), f"{count} judges: every candidate has a verdict")
-    results.must(begun == len(texts) + lost, f"{count} judges: each attempt beyond the first is on record as lost")
-    results.must(lost > 0 and back is not None, f"{count} judges: one was killed at work, and came back")
+    results.must(len(feeder.verdicts) == len(texts), f"{series}: every candidate has a verdict")
+    results.must(begun == len(texts) + lost, f"{series}: each attempt beyond the first is on record as lost")
+    results.must(lost > 0 and back is not None, f"{series}: one was killed at work, and came back")
 
 
 class Clock:
     """What of the phase's time is left for the batch on one GPU, and for killing judges."""
 
-    def __init__(self, ends: float, counts: Sequence[int], kind: DeviceKind) -> None:
-        self._ends, self._counts, self._kill = ends, counts, KILL_SECONDS[kind]
+    def __init__(self, ends: float, turns: Sequence[Turn], kind: DeviceKind) -> None:
+        self._ends, self._turns, self._kill = ends, turns, KILL_SECONDS[kind]
         self.begin_seconds = self.first_seconds = 0.0
-        """That the judges of one size took until each had made a verdict, and that the batch took on one GPU."""
+        """That the judges of one turn took until each had made a verdict, and that the batch took on one GPU."""
 
     @property
     def left(self) -> float:
         return self._ends - time.monotonic()
 
     def share_of_first(self) -> float:
-        """Seconds for the batch on one GPU, so that the larger sizes have time for the same candidates."""
-        later = self._counts[1:]
-        fixed = len(later) * self.begin_seconds + len(self._counts) * self._kill
-        return max(LEAST_SECONDS, (self.left - fixed) / (1.0 + TAIL * sum(1 / count for count in later)))
+        """Seconds for the batch on one GPU, so that the later turns have time for the same candidates."""
+        later = self._turns[1:]
+        fixed = len(later) * self.begin_seconds + len(self._turns) * self._kill
+        return max(LEAST_SECONDS, (self.left - fixed) / (1.0 + TAIL * sum(1 / turn.judges for turn in later)))
 
-    def has_room_for_a_kill(self, after: int) -> bool:
-        """Whether the sizes after this one can still be measured, and have a judge killed; the last one always has."""
-        later = [count for count in self._counts if count > after]
+    def has_room_for_a_kill(self, turn: Turn) -> bool:
+        """Whether the turns after this one can still be measured, and have a judge killed; the last one always has."""
+        later = self._turns[self._turns.index(turn) + 1 :]
         each = self.begin_seconds + self._kill
-        return not later or self.left > self._kill + sum(each + TAIL * self.first_seconds / count for count in later)
+        needed = self._kill + sum(each + TAIL * self.first_seconds / one.judges for one in later)
+        return not later or self.left > needed
+
+
+class Batch:
+    """The turns so far: the candidates of the first one, and its verdicts a second."""
+
+    def __init__(self, given: Asked, results: Results, clock: Clock) -> None:
+        self._given, self._results, self._clock = given, results, clock
+        self._candidates, self._options = read(given.candidates), options_for(given.devices)
+        self._chosen = list[Candidate]()
+        self._first_rate = 0.0
+
+    def take(self, turn: Turn, cores: int) -> None:
+        """Measures one turn, and kills a judge of it where there is time."""
+        began, results = time.monotonic(), self._results
+        pool = turn.pool(self._given.devices, self._given.workers)
+        try:
+            warm(pool, self._candidates, self._options)
+            self._clock.begin_seconds = max(self._clock.begin_seconds, time.monotonic() - began)
+            row = self._same(turn, pool) if self._chosen else self._first(pool)
+            row["of_linear"] = row["a_second"] / (turn.judges * self._first_rate)
+            results.add("The same candidates on more GPUs", judges=turn.name, cores=cores, **row)
+            results.must(row["not_judged"] == 0, f"{turn.name}: every candidate is judged")
+            on_cpu = pool.devices[0] is DeviceKind.CPU
+            results.must(on_cpu or row["of_linear"] >= 0.9, f"{turn.name}: 0.9 of linear")
+            if self._clock.has_room_for_a_kill(turn):
+                with_a_kill(turn, pool, self._candidates, self._options, results)
+            else:
+                results.add("One judge killed at work", judges=turn.name, asked="no time was left")
+        finally:
+            pool.close()
+
+    def _first(self, pool: Pool) -> dict[str, Any]:
+        feeder = Feeder(pool, self._options)
+        until = time.monotonic() + self._clock.share_of_first()
+        row = measured(feeder, endless(self._candidates, "one"), until)
+        self._chosen, self._first_rate = [v.candidate for v in feeder.verdicts], row["a_second"]
+        self._clock.first_seconds = row["seconds"]
+        self._results.say(kinds=dict(Counter(one.kind for one in self._chosen)))
+        return row
+
+    def _same(self, turn: Turn, pool: Pool) -> dict[str, Any]:
+        return measured(Feeder(pool, self._options), (one.fresh(f"of {turn.name}") for one in self._chosen))
 
 
 def main() -> int:
     given = asked(__doc__)
-    results, candidates = Results(given.out), read(given.candidates)
-    options, chosen, first_rate = options_for(given.devices), list[Candidate](), 0.0
-    everything, counts = sorted(os.sched_getaffinity(0)), sizes(len(given.devices))
-    clock = Clock(results.began + given.seconds, counts, DeviceKind(given.devices[0].partition(":")[0]))
-    for count in counts:
-        began, cores = time.monotonic(), take_cores(everything, count, len(given.devices))
-        pool = open_pool(given.devices[:count], given.workers)
-        try:
-            warm(pool, candidates, options)
-            clock.begin_seconds = max(clock.begin_seconds, time.monotonic() - began)
-            if not chosen:
-                feeder = Feeder(pool, options)
-                row = measured(feeder, endless(candidates, "one"), time.monotonic() + clock.share_of_first())
-                chosen, first_rate = [v.candidate for v in feeder.verdicts], row["a_second"]
-                clock.first_seconds = row["seconds"]
-                results.say(kinds=dict(Counter(one.kind for one in chosen)))
-            else:
-                row = measured(Feeder(pool, options), (one.fresh(f"of {count}") for one in chosen))
-            row["of_linear"] = row["a_second"] / (count * first_rate)
-            results.add("The same candidates on more GPUs", judges=count, cores=cores, **row)
-            results.must(row["not_judged"] == 0, f"{count} judges: every candidate is judged")
-            results.must(pool.devices[0] is DeviceKind.CPU or row["of_linear"] >= 0.9, f"{count} judges: 0.9 of linear")
-            if clock.has_room_for_a_kill(count):
-                with_a_kill(pool, candidates, options, results)
-            else:
-                results.add("One judge killed at work", judges=count, asked="no time was left")
-        finally:
-            pool.close()
+    results, everything = Results(given.out), sorted(os.sched_getaffinity(0))
+    taken = turns(len(given.devices))
+    clock = Clock(results.began + given.seconds, taken, DeviceKind(given.devices[0].partition(":")[0]))
+    batch = Batch(given, results, clock)
+    for turn in taken:
+        batch.take(turn, take_cores(everything, turn.judges, len(given.devices)))
     return results.finish()
 
 

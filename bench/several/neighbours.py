@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from bench.several.batch import open_pool, warm
+from bench.several.batch import Turn, warm
 from bench.several.candidates import Candidate, read
 from bench.several.results import Results, asked
 from kernelwright.agent.judging.local_pool import LocalPool
@@ -175,7 +175,7 @@ def main() -> int:
     candidates = [known[name] for name in NAMES if name in known]
     if given.devices[0] == "cpu":
         candidates = candidates[:2]
-    pool = open_pool(given.devices[:1], given.workers)
+    pool = Turn(1).pool(given.devices, given.workers)
     turns = Turns(pool, candidates, conditions(given.devices))
     try:
         warm(pool, candidates, Options(sizes=0, torch_compile=False))

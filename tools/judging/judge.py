@@ -8,6 +8,7 @@ candidates: no candidate ever sees data, so nothing has to be drawn anew for the
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -329,6 +330,7 @@ class Judge:
                     self._drop_timed() or self._kept.drop_oldest(least=least, last_too=True)
                 ):
                     pass
+                gc.collect()  # what was dropped may lie in circles
                 self.memory.give_back_unused()
 
     def _drop_timed(self, besides: Problem | None = None) -> bool:
@@ -354,8 +356,6 @@ class Judge:
         self.buffers.release()
         self.buffers.trim()
         if self.device != "cpu":
-            import gc
-
             import torch
 
             gc.collect()
