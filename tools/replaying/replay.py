@@ -109,7 +109,7 @@ class Replay:
             if later is None
             else (self._trace.later_inputs, self._trace.later_outputs)
         )
-        table = dict(self._kept if later is None else self._lasting or {})
+        table = call.table(self._kept if later is None else self._lasting or {})
         bind(pattern, list(inputs), table)
         if seed is not None:
             seed_everything(seed)

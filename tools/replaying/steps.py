@@ -60,6 +60,8 @@ class Call:
     """Bytes allocated so far."""
     step: Step | None = None
     """The one that is running, for whoever explains an exception."""
+    table: Callable[[Mapping[int, Any]], Table] = dict
+    """Makes the table of a call from the tensors that are there before it."""
 
     def chosen(self, index: int, count: int) -> int:
         """The alternative of choice number `index`, of which there are `count`."""
@@ -173,6 +175,8 @@ def _operator(step: Operator, device: str) -> Prepared:
         made = perform(*args, **kwargs)
         if grows and call.poison is not None:
             _poison_beyond(made, before, call.poison % NOISE)
+        if grows and (recount := getattr(table, "recount", None)) is not None:
+            recount()
         if known.view:
             _require_some_size(made)
         elif not known.mutable:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,11 @@ class Extents:
 
     def __init__(self, tensors: Iterable[Any]) -> None:
         """Tensors that are not strided, and storages without bytes, are left out."""
-        import torch
-
         found: dict[int, int] = {}
         for tensor in tensors:
-            if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
-                storage = tensor.untyped_storage()
-                if size := storage.nbytes():
-                    start = storage.data_ptr()
-                    found[start] = max(found.get(start, 0), start + size)
+            if (place := _storage(tensor)) is not None:
+                start, end = place
+                found[start] = max(found.get(start, 0), end)
         self.starts = sorted(found)
         self.ends = [found[start] for start in self.starts]
         self._arrays: tuple[Any, Any] | None = None
@@ -74,3 +71,70 @@ class Extents:
         if self._arrays is None:
             self._arrays = np.array(self.starts, np.uint64), np.array(self.ends, np.uint64)
         return self._arrays
+
+
+def _storage(tensor: Any) -> tuple[int, int] | None:
+    """Where a tensor's storage begins and ends; None for what has none."""
+    import torch
+
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        return None
+    storage = tensor.untyped_storage()
+    size = storage.nbytes()
+    return (start, start + size) if size and (start := storage.data_ptr()) >= 0 else None
+
+
+class TensorTable(dict[int, Any]):
+    """The tensors of a call by their numbers, which knows their extents: a call of thousands of launches over
+    thousands of views looks at each tensor once, not at every launch.
+    """
+
+    def __init__(self, tensors: Mapping[int, Any]) -> None:
+        super().__init__(tensors)
+        self._extents: Extents | None = None
+        self._places: dict[int, tuple[int, int] | None] = {}
+        self._holders: Counter[tuple[int, int]] = Counter()
+        self.recount()
+
+    def recount(self) -> None:
+        """To be called after a storage has changed its size or its place."""
+        self._places = {number: _storage(tensor) for number, tensor in self.items()}
+        self._holders = Counter(filter(None, self._places.values()))
+        self._extents = None
+
+    def extents(self) -> Extents:
+        """Of all tensors that are there now."""
+        if self._extents is None:
+            self._extents = Extents(self.values())
+        return self._extents
+
+    def __setitem__(self, number: int, tensor: Any) -> None:
+        self._forget(number)
+        super().__setitem__(number, tensor)
+        self._places[number] = place = _storage(tensor)
+        if place is not None:
+            self._holders[place] += 1
+            if self._holders[place] == 1:
+                self._extents = None
+
+    def __delitem__(self, number: int) -> None:
+        self._forget(number)
+        super().__delitem__(number)
+
+    def pop(self, number: int, *default: Any) -> Any:
+        """As a dict's."""
+        self._forget(number)
+        return super().pop(number, *default)
+
+    def update(self, *others: Any, **named: Any) -> None:
+        """As a dict's."""
+        super().update(*others, **named)
+        self.recount()
+
+    def _forget(self, number: int) -> None:
+        place = self._places.pop(number, None)
+        if place is not None:
+            self._holders[place] -= 1
+            if not self._holders[place]:
+                del self._holders[place]
+                self._extents = None

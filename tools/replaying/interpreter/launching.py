@@ -20,7 +20,7 @@ from kernelwright.tools.compiling.text.kernel_text import Rebuilt, value
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.replaying.interpreter import guarded_memory
 from kernelwright.tools.replaying.interpreter.arguments import KernelParameters
-from kernelwright.tools.replaying.interpreter.extents import Extents
+from kernelwright.tools.replaying.interpreter.extents import Extents, TensorTable
 from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
 from kernelwright.tools.replaying.interpreter.interleaving import Interleaving
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
@@ -100,7 +100,8 @@ class _Kernel:
         programs = math.prod(grid)
         if not programs:
             return
-        guard = Guard(Extents(table.values()), self._name)
+        extents = table.extents() if isinstance(table, TensorTable) else Extents(table.values())
+        guard = Guard(extents, self._name)
         guarded_memory.current.append(guard)
         _builder().options = self._options
         try:

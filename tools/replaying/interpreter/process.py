@@ -9,6 +9,7 @@ from kernelwright.tools.compiling.text.constants import fields_of
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt
 from kernelwright.tools.replaying.interpreter import launching as interpreted
 from kernelwright.tools.replaying.interpreter.arena import Arena
+from kernelwright.tools.replaying.interpreter.extents import TensorTable
 from kernelwright.tools.replaying.interpreter.launching import Interpreted
 from kernelwright.tools.replaying.replay import Replay
 from kernelwright.tools.replaying.steps import Call
@@ -91,7 +92,7 @@ class OnCpu:
             replay.forget_first()
             self._arena.reset(self._prepared, poison)
         self._kernels.begin_call(shuffle)
-        return Call(self._kernels.launch, self._arena, poison=poison)
+        return Call(self._kernels.launch, self._arena, poison=poison, table=TensorTable)
 
     def called(self, replay: Replay, which: str) -> None:
         """What the first call left for the later ones stays where it is."""
