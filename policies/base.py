@@ -203,6 +203,15 @@ class Policy(Protocol):
         ...
 
 
+@runtime_checkable
+class StopsAnswering(Protocol):
+    """A policy that computes here, whose answers under way can be given up: nobody is billed for them."""
+
+    def stop_answering(self) -> None:
+        """Nobody is answered any more: who waits gets KeyboardInterrupt, within a step of the model. For good."""
+        ...
+
+
 class Trouble(StrEnum):
     """What kept a policy from answering."""
 

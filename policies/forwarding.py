@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.policies.base import Capabilities, Policy, PromptForm
+from kernelwright.policies.base import Capabilities, Policy, PromptForm, StopsAnswering
 
 
 class Forwarding:
@@ -25,6 +25,11 @@ class Forwarding:
     def prompt_form(self) -> PromptForm:
         """That of the policy inside."""
         return self.policy.prompt_form
+
+    def stop_answering(self) -> None:
+        """Has the policy inside answer nobody any more, where it can be stopped in the middle of an answer."""
+        if isinstance(self.policy, StopsAnswering):
+            self.policy.stop_answering()
 
     def close(self) -> None:
         """Closes the policy inside."""

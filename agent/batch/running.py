@@ -77,7 +77,7 @@ def run_batch(
             jobs = list_jobs(problems, samples)
             batch = Batch(
                 store, run, jobs, lane, judging, settings, lanes, version("kernelwright") or "", drafter.policy_for,
-                _tuner(evaluator, settings, store, lanes, db),
+                _tuner(evaluator, settings, store, lanes, db), lambda: _give_up(drafter, lane),
             )  # fmt: skip
             try:
                 batch.run(at_once, watch)
@@ -90,6 +90,11 @@ def run_batch(
         run=name, standing=standing, report=report, folder=str(folder), files=tuple(map(str, files)),
         interrupted=interrupted, note=embedded_policy_note(settings.policy),
     )  # fmt: skip
+
+
+def _give_up(drafter: Drafter, policy: PolicyLane) -> None:
+    policy.stop_answering()
+    drafter.stop_drafting()
 
 
 def computes_locally(policy: str) -> bool:

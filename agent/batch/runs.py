@@ -77,13 +77,14 @@ class Batch:
     def __init__(
         self, store: Store, run: BatchRun, jobs: Iterable[Job], policy: Policy, judging: RunJudge, settings: Settings,
         lanes: Lanes, program: str = "", first: Callable[[Policy, Problem, Settings], Policy] | None = None,
-        tuner: Tunes | None = None,
+        tuner: Tunes | None = None, give_up: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         """first: the policy with the answer to a problem's first question from elsewhere, as the settings say.
 
-        tuner: answers the turns of TUNE.
+        tuner: answers the turns of TUNE. give_up: ends the answers and drafts under way that are
+        made here; called after Ctrl-C, ten times a second.
         """
-        self._first, self._tuner = first, tuner
+        self._first, self._tuner, self._give_up = first, tuner, give_up
         self._store, self._run, self._settings, self._lanes = store, run, settings, lanes
         self._policy, self._judging, self._program = policy, judging, program
         self._lock = threading.Lock()
@@ -132,11 +133,21 @@ class Batch:
             return list(self._doing.values())
 
     def run(self, at_once: int, watch: Callable[[Batch], None] = lambda batch: None) -> BatchStatus:
-        """Ctrl-C lets what is inside a lane end, then pauses; a second one leaves at once, and nothing that was
-        finished is lost.
+        """Ctrl-C gives up the answers and drafts that are made here, lets what else is inside a lane end, then pauses;
+        a second one leaves at once, and nothing that was finished is lost.
         """
-        workers = WorkerThreads(self._next, self._do, lambda: self._lanes.close(KeyboardInterrupt()))
-        if workers.run(min(at_once, len(self._todo)), lambda: watch(self)):
+        interrupted = threading.Event()
+
+        def pause() -> None:
+            interrupted.set()
+            self._lanes.close(KeyboardInterrupt())
+
+        def look() -> None:
+            if interrupted.is_set():
+                self._give_up()
+            watch(self)
+
+        if WorkerThreads(self._next, self._do, pause).run(min(at_once, len(self._todo)), look):
             raise KeyboardInterrupt
         if self._trouble is not None:
             raise self._trouble

@@ -58,6 +58,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         self._say, self._process, self._seconds = say, DraftProcess(WARM_UP_ENTRY), seconds
         self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
         self._templates = TemplateDrafter(say)
+        self._drafts_no_more = False
         self.refused = ""
         """Why the last draft that was asked for was not made; empty where it was."""
 
@@ -89,7 +90,9 @@ class Drafter(AbstractContextManager["Drafter"]):
         partial: products are the draft's own, and what there is no kernel for stays in torch. tf32: convolutions of
         fp32 multiply as the library's do by default on a GPU. split: large products of fp32 are made of float16 parts.
         """
-        if (transformed := self._templates.draft(problem)) is not None:
+        transformed = self._templates.draft(problem)
+        self._check_drafting()
+        if transformed is not None:
             return transformed
         self._say("the compiler drafts")
         strict = own_work == "strict" or partial
@@ -109,7 +112,22 @@ class Drafter(AbstractContextManager["Drafter"]):
     def run(self, entry: str, payload: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Calls an entry in a sandboxed process of its own."""
         with self._places:
-            return self._process.run(entry, payload, seconds)
+            self._check_drafting()
+            try:
+                return self._process.run(entry, payload, seconds)
+            finally:
+                self._check_drafting()
+
+    def stop_drafting(self) -> None:
+        """Ends the drafts under way: who waits for one, or asks from now on, gets KeyboardInterrupt."""
+        if not self._drafts_no_more:
+            self._drafts_no_more = True
+            self._templates.close()
+            self._process.close()
+
+    def _check_drafting(self) -> None:
+        if self._drafts_no_more:
+            raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
         self._templates.close()

@@ -60,7 +60,6 @@ class InProcessPolicy(TransformersPolicy):
         self._passed_over = 0
         self._tokens = 0
         self._seconds = 0.0
-        self._left = False
 
     @property
     def capabilities(self) -> Capabilities:
@@ -78,23 +77,15 @@ class InProcessPolicy(TransformersPolicy):
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there.
 
-        After `leave`: KeyboardInterrupt.
+        After `stop_answering`: KeyboardInterrupt.
         """
         questions = [self.ask(request) for request in requests]
         while not all(question.answered for question in questions):
-            self._go_on()
+            self._check_answering()
             with self._lock:
                 if not all(question.answered for question in questions):
                     self._work()
         return _answers(questions)
-
-    def leave(self) -> None:
-        """Nobody is answered any more: who waits gets KeyboardInterrupt, within a step or a burst of them. For good."""
-        self._left = True
-
-    def _go_on(self) -> None:
-        if self._left:
-            raise KeyboardInterrupt
 
     def open(self) -> None:
         """Loads the model now and not with the first question. Raises PolicyRefused."""
@@ -142,7 +133,7 @@ class InProcessPolicy(TransformersPolicy):
     def _open(self) -> Any:
         if self._loaded is None:
             self._loaded = load(self._path, on_device(self._device), self._dtype)
-            self._loaded.between = self._go_on
+            self._loaded.between = self._check_answering
             if self._adapter is not None:
                 raise PolicyRefused(
                     "a live policy takes no adapter: its weights are those of the training", Trouble.MODEL

@@ -10,7 +10,7 @@ Prompt lookup: Saxena 2023; speculative sampling: Leviathan et al. 2023 (arXiv:2
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.policies.base import Sampling
@@ -110,8 +110,12 @@ def draw_with_lookahead(
     spell: Spell,
     common: NgramTable,
     most: int | None = None,
+    between: Callable[[], None] = lambda: None,
 ) -> int:
-    """Fills the rows; each must fit (`fits_lookahead`). `most`: tokens looked up at most. How many steps it took."""
+    """Fills the rows; each must fit (`fits_lookahead`). Returns how many steps it took.
+
+    most: tokens looked up at most. between: called before each step; what it raises ends the drawing.
+    """
     import torch
 
     started = time.monotonic()
@@ -123,6 +127,7 @@ def draw_with_lookahead(
         cache = Cache(model, len(rows), length + max(ahead, *MOST_TOKENS_AHEAD.values()) + 1)
         logits = _read_prompts(model, going, cache)[:, None]
         while True:
+            between()
             steps += 1
             _keep_agreeing_draws(going, logits, ends, spell, started)
             for own in going:

@@ -160,7 +160,7 @@ class ProcessPolicy(OpenedElsewhere):
             torch.save({name: value.detach() for name, value in weights.items()}, path)
             return str(self._send(WeightsMoved, str(path), revision).result())
 
-    def leave(self) -> None:
+    def stop_answering(self) -> None:
         """Nobody is answered any more: who waits gets KeyboardInterrupt."""
         self._fail(KeyboardInterrupt())
 

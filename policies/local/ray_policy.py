@@ -91,7 +91,7 @@ class RayPolicy(OpenedElsewhere):
         self._lock = threading.Lock()
         self._weights: tuple[Any, str | None] | None = None
         """Where Ray keeps the last ones, and their revision."""
-        self._left = False
+        self._answers_no_more = False
         self._turns = itertools.count()
         self._drawn = [(0, 0.0)] * actors
         self._before = (0, 0.0)
@@ -107,7 +107,7 @@ class RayPolicy(OpenedElsewhere):
         return tokens, self._before[1] + max(seconds for _, seconds in self._drawn)
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """From any number of threads. Raises PolicyError; after `leave` KeyboardInterrupt."""
+        """From any number of threads. Raises PolicyError; after `stop_answering` KeyboardInterrupt."""
         place = next(self._turns) % len(self._actors)
         for _ in range(MAX_ATTEMPTS):
             actor = self._actors[place]
@@ -133,15 +133,15 @@ class RayPolicy(OpenedElsewhere):
         found = [self._moved(place) for place in range(len(self._actors))]
         return found[0]
 
-    def leave(self) -> None:
+    def stop_answering(self) -> None:
         """Nobody is answered any more: who waits gets KeyboardInterrupt."""
-        self._left = True
+        self._answers_no_more = True
 
     def close(self) -> None:
         """Ends the actors; whoever waits for an answer gets KeyboardInterrupt."""
         import ray
 
-        self._left = True
+        self._answers_no_more = True
         for actor in self._actors:
             with contextlib.suppress(Exception):
                 ray.kill(actor)
@@ -192,11 +192,11 @@ class RayPolicy(OpenedElsewhere):
         try:
             asked = actor.sample.remote(list(requests))
             while not ray.wait([asked], timeout=POLL_SECONDS)[0]:
-                if self._left:
+                if self._answers_no_more:
                     raise KeyboardInterrupt
             return ray.get(asked)
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError):  # the latter: a long answer went with it
-            if self._left:
+            if self._answers_no_more:
                 raise KeyboardInterrupt from None
             self._replace(place, actor)
             return None

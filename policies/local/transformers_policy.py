@@ -67,6 +67,7 @@ class TransformersPolicy:
         self._loaded: _Loaded | None = None
         self._lock = threading.Lock()
         self._free_when_idle = False
+        self._answers_no_more = False
 
     @property
     def name(self) -> str:
@@ -95,6 +96,14 @@ class TransformersPolicy:
         self._free_when_idle = True
         self._free_if_idle()
 
+    def stop_answering(self) -> None:
+        """Nobody is answered any more: who waits gets KeyboardInterrupt, within a step or a burst of them. For good."""
+        self._answers_no_more = True
+
+    def _check_answering(self) -> None:
+        if self._answers_no_more:
+            raise KeyboardInterrupt
+
     def _free_if_idle(self) -> None:
         if self._lock.acquire(blocking=False):
             try:
@@ -106,10 +115,14 @@ class TransformersPolicy:
         self._loaded = None
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answers in the order of the requests. Raises PolicyError with the answers that were finished."""
+        """Answers in the order of the requests.
+
+        Raises PolicyError with the answers that were finished, and after `stop_answering` KeyboardInterrupt.
+        """
         finished: dict[int, Completion] = {}
         with self._lock:
             self._free_when_idle = False
+            self._check_answering()
             try:
                 self._sample(requests, finished)
             except PolicyError as error:
@@ -122,6 +135,7 @@ class TransformersPolicy:
     def _sample(self, requests: Sequence[Request], finished: dict[int, Completion]) -> None:
         if self._loaded is None:
             self._loaded = load(self._path, on_device(self._device), self._dtype)
+            self._loaded.between = self._check_answering
         rows = [self._loaded.row(request) for request in requests]
         adapters = [request.adapter or self._adapter for request in requests]
         at_once = self.capabilities.at_once

@@ -90,7 +90,9 @@ class SmallPolicy(TransformersPolicy):
         at_once = self.capabilities.at_once
         for start in range(0, len(rows), at_once):
             batch = rows[start : start + at_once]
-            draw_with_lookahead(small.model, batch, small.ends, small.tokenizer.decode, small.common)
+            draw_with_lookahead(
+                small.model, batch, small.ends, small.tokenizer.decode, small.common, between=self._check_answering
+            )
             for place, row in enumerate(batch, start):
                 finished[place] = self._said(requests[place], row, small)
 

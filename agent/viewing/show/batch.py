@@ -27,7 +27,7 @@ LOG_INTERVAL_SECONDS = 30.0
 """Between two lines of a log."""
 PAUSING_POLL_SECONDS = 0.2
 """Between two looks at whether a batch pauses, which is told at once."""
-PAUSING_MESSAGE = "pausing after what the model and the judges are at; Ctrl-C again leaves at once"
+PAUSING_MESSAGE = "pausing after what the judges and servers are at; Ctrl-C again leaves at once"
 """Shown from the first Ctrl-C on, until the runs are paused."""
 
 

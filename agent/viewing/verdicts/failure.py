@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -12,12 +12,15 @@ from rich.text import Text
 from kernelwright.agent.viewing.show.words import BAD, LABEL, QUIET, WARN, facts_table, quoted_text
 from kernelwright.tools.report import Failure, Mismatch, Rung, SourceLine
 
+MIN_EXCERPT_COLUMNS = 20
+"""Characters of a source line that are shown however narrow the screen is."""
+
 
 def failure_view(failure: Failure, ended_at: Rung | None = None) -> RenderableType:
     """The fault's name and message (and the rung that it ended), then whatever is known beyond them."""
     parts: list[RenderableType] = [_headline(failure, ended_at)]
     if failure.where:
-        parts.append(_indented(_source_line(failure.where)))
+        parts.append(_indented(SourceExcerpt(failure.where)))
     if failure.mismatch:
         said = bool(failure.mismatch.hint) and failure.mismatch.hint in failure.message
         parts.append(_indented(mismatch_view(failure.mismatch.with_(hint="") if said else failure.mismatch)))
@@ -37,13 +40,41 @@ def _headline(failure: Failure, ended_at: Rung | None) -> Text:
     return Text.assemble(where, (fault_name(failure), BAD), ": ", quoted_text(failure.message))
 
 
-def _source_line(where: SourceLine) -> Text:
-    """`  12 | x = tl.load(p` and, where the column is known, a caret under it."""
-    gutter = f"{where.line} | "
-    lines = where.caret().split("\n")
-    shown = [quoted_text(lines[0].replace("\t", " "))] + [Text(line, style=BAD) for line in lines[1:]]
-    margins = [gutter] + [" " * len(gutter)] * (len(shown) - 1)
-    return Text("\n").join(Text.assemble((m, QUIET), line) for m, line in zip(margins, shown, strict=True))
+class SourceExcerpt:
+    """`  12 | x = tl.load(p` and, where the column is known, a caret under it.
+
+    A line that is wider than the screen is shortened to the part around the caret, for the caret would otherwise stand
+    under another line's text.
+    """
+
+    def __init__(self, where: SourceLine) -> None:
+        self._where = where
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        gutter = f"{self._where.line} | "
+        text, column = self._where.text.replace("\t", " "), self._where.column
+        if column is None:
+            yield Text.assemble((gutter, QUIET), quoted_text(text))
+            return
+        text, column = shorten_around(text, max(column, 0), max(options.max_width - len(gutter), MIN_EXCERPT_COLUMNS))
+        yield Text.assemble((gutter, QUIET), quoted_text(text), no_wrap=True)
+        yield Text(f"{' ' * (len(gutter) + column)}^", style=BAD, no_wrap=True)
+
+
+def shorten_around(text: str, column: int, width: int) -> tuple[str, int]:
+    """At most `width` characters of a line with `column` (from 0) among them, and the column's place there.
+
+    An ellipsis stands for what is left out on either side.
+    """
+    if len(text) <= width and column < width:
+        return text, column
+    first = max(0, min(column - width // 2, max(len(text), column + 1) - width))
+    shown = text[first : first + width]
+    if first:
+        shown = f"…{shown[1:]}"
+    if first + width < len(text):
+        shown = f"{shown[:-1]}…"
+    return shown, column - first
 
 
 def _ratio(ratio: float | None) -> str:

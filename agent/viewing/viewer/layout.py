@@ -21,12 +21,14 @@ STYLE = """
 #heading { background: $panel; }
 #lineage { width: 32; border-right: solid $panel; padding: 0 1 0 0; }
 #body { padding: 0 1; }
+Pager { scrollbar-gutter: stable; scrollbar-size-vertical: 1; overflow-x: hidden; overflow-y: auto; }
 #small { display: none; }
 .small #heading, .small #status, .small #middle { display: none; }
 .small #small { display: block; }
 .narrow #lineage { display: none; }
 LineDialog, Choose, Help { align: center middle; }
-.dialog { width: 90%; max-width: 110; height: auto; border: round $primary; padding: 0 1; background: $surface; }
+.dialog { width: 100%; max-width: 110; margin: 0 1; height: auto; }
+.dialog { border: round $primary; padding: 0 1; background: $surface; }
 .tall { height: 80%; }
 .tall DataTable { height: 1fr; }
 """
@@ -66,8 +68,9 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding(keys, action, text, key_display=written) for keys, action, written, text in KEYS
 ]
 HINTS = (
-    "h l turn  H L trajectory  c code  d diff  p prompt  o PTX  f filter  / search  t list  x export  ? help  q quit"
+    "? help  q quit  h l turn  H L trajectory  c code  d diff  p prompt  t list  f filter  / search  o PTX  x export"
 )
+"""The keys that a newcomer needs come first, for a narrow terminal cuts the line."""
 
 
 FOUND = ("trajectory", "turn", "problem", "verdict", "where")

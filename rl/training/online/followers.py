@@ -66,7 +66,7 @@ class ByFolder:
         """Tokens that the policy drew so far, and the seconds in which it did."""
         return self._policy.drawn
 
-    def leave(self) -> None:
+    def stop_answering(self) -> None:
         """A server answers what it was asked."""
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class Sampler(Protocol):
         """Tokens so far, and the seconds they took; zeros where that is not known."""
         ...
 
-    def leave(self) -> None:
+    def stop_answering(self) -> None:
         """Whoever waits for an answer leaves without one, where that can be had."""
         ...
 
@@ -77,9 +77,9 @@ class InProcessSampler:
         """Tokens that the policy drew so far, and the seconds in which it did."""
         return self._policy.drawn
 
-    def leave(self) -> None:
+    def stop_answering(self) -> None:
         """Ends every wait for an answer with KeyboardInterrupt, for good."""
-        self._policy.leave()
+        self._policy.stop_answering()
 
     def close(self) -> None:
         """Frees the model."""

@@ -144,7 +144,7 @@ class OnlineBatches:
         """What is under way is left: what was finished of it is in the store, and is gone on with."""
         for slot in self._slots:
             slot.rounds.stop()
-            slot.sampler.leave()
+            slot.sampler.stop_answering()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _slot(self, number: int) -> Slot:

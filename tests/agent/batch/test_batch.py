@@ -401,7 +401,7 @@ def test_where_stderr_is_no_terminal_a_line_now_and_then_says_how_far_it_is(caps
         assert capsys.readouterr().err == "", "no line twice"
         monkeypatch.setattr(shown, "LOG_INTERVAL_SECONDS", 60.0)
         watch(SimpleNamespace(standing=standing, pausing=True))
-        assert next_line(capsys).startswith("pausing after what the model and the judges are at; Ctrl-C again")
+        assert next_line(capsys).startswith("pausing after what the judges and servers are at; Ctrl-C again")
     with shown.live_batch(quiet=True) as (watch, say):
         time.sleep(0.1)
     assert capsys.readouterr().err == ""

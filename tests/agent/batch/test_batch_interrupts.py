@@ -17,7 +17,10 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.policies.scripted import ScriptedPolicy
+from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
+from kernelwright.policies.small.small_policy import SmallPolicy
 from kernelwright.store.database import Store
+from kernelwright.store.models import State
 from kernelwright.tools.pipeline import Options
 from tests.agent.batch.test_batch_kills import Reading
 
@@ -168,3 +171,35 @@ def test_a_run_that_could_not_be_opened_after_it_was_begun_is_paused(store, unfi
     with pytest.raises(FileNotFoundError):
         Interrupted(store, [unfinished(1)], ("fused_silu",), first).batch.run(1)
     assert rows(store) == {("infrastructure", False, "")}
+
+
+class InterruptedDraw(SmallPolicy):
+    """Ctrl-C comes between two steps of the model, and the next step waits until the batch has heard of it."""
+
+    steps = 0
+
+    def _check_answering(self):
+        self.steps += 1
+        if self.steps == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            deadline = time.monotonic() + 60
+            while not self._answers_no_more and time.monotonic() < deadline:
+                time.sleep(0.002)
+        super()._check_answering()
+
+
+def test_the_answer_of_a_model_in_this_process_is_not_waited_for(store):
+    """It would take minutes on a busy CPU. The trajectory is paused before its first turn, and goes on."""
+    policy, lanes = InterruptedDraw(str(EMBEDDED_WEIGHTS), device="cpu"), Lanes(1, 2, gpu=False)
+    lane = PolicyLane(policy, lanes.policy, lanes.close, together=True)
+    settings = Settings(policy="embedded", budgets=Budgets(turns=1))
+    jobs, judging = list_jobs([find_by_name("fused_silu")], 1), RunJudge(Reading(), Options())
+    batch = Batch(
+        store, store.open_run("interrupted"), jobs, lane, judging, settings, lanes, give_up=lane.stop_answering
+    )
+    with pytest.raises(KeyboardInterrupt):
+        batch.run(1)
+    assert policy.steps == 3
+    assert rows(store) == {("interrupted", False, "")}
+    [turn] = [turn for row in store.trajectories() for turn in store.turns(row.id)]
+    assert turn.state is State.DRAFTING

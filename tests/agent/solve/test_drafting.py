@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -357,3 +358,26 @@ def test_sizes_that_are_equal_by_chance_stay_two_and_a_dict_names_the_constructo
     assert made.usable, made.refused
     assert made.fixed_sizes == ()
     assert "x.shape" in made.source
+
+
+def test_a_draft_under_way_is_given_up_when_nobody_drafts_any_more():
+    """The process that would draft it is still importing torch."""
+    problem, begun = Problem(name="late", source=MODULES[0].read_text(encoding="utf-8")), threading.Event()
+    raised: list[BaseException] = []
+    with Drafter(lambda step: begun.set()) as drafter:
+
+        def ask() -> None:
+            try:
+                drafter.draft(problem)
+            except BaseException as error:
+                raised.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert begun.wait(60)
+        drafter.stop_drafting()
+        asking.join(20)
+        assert not asking.is_alive()
+        assert [type(error) for error in raised] == [KeyboardInterrupt]
+        with pytest.raises(KeyboardInterrupt):
+            drafter.draft(problem)

@@ -11,10 +11,11 @@ from kernelwright.agent.replay.replaying import ReplayResult
 from kernelwright.agent.viewing.show.listings import manifests_view, problems_view, tables_view
 from kernelwright.agent.viewing.show.outcomes import replays_table
 from kernelwright.agent.viewing.show.words import AdaptiveTable
+from kernelwright.agent.viewing.verdicts.failure import SourceExcerpt, failure_view
 from kernelwright.agent.viewing.verdicts.measurements import launches_view
 from kernelwright.tools.hardware.peaks import PEAKS
 from kernelwright.tools.manifests.manifest import Manifest
-from kernelwright.tools.report import LaunchTime
+from kernelwright.tools.report import Failure, Fault, LaunchTime, SourceLine
 
 LONG = "residual_layer_norm_with_dropout_and_a_long_name"
 
@@ -75,3 +76,24 @@ def test_a_table_becomes_records_only_where_a_column_would_be_too_narrow_to_read
     assert narrow.splitlines()[0].split() == ["kernel", "weight", "why"]
     assert records.splitlines()[0].strip() == "softmax"
     assert "weight 0.25" in records
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize("word", ["masked", "frobnicate", "late"])
+def test_the_caret_stands_under_its_word_however_wide_the_line_is(columns, word):
+    """A line that is wrapped would have its caret under another line's text."""
+    text = "    masked = tl.load(x + offsets, mask=offsets < n) * 2.0 + tl.frobnicate(x + offsets) + tl.exp(late)"
+    where = SourceLine(line=1234, column=text.index(word), text=text)
+    shown = printed(failure_view(Failure(fault=Fault.COMPILE, message="no such function", where=where)), columns)
+    line, caret = shown.splitlines()[1:3]
+    assert max(len(line), len(caret)) <= columns
+    assert line.startswith("  1234 | ")
+    assert line[caret.index("^") :].startswith(word)
+    assert ("…" in line) == (len(text) + 9 > columns)
+
+
+def test_a_caret_behind_the_end_of_a_line_stays_on_the_screen():
+    where = SourceLine(line=1, column=200, text="x = " + "y + " * 40)
+    line, caret = printed(SourceExcerpt(where)).splitlines()
+    assert len(caret) <= 80
+    assert "y +" in line

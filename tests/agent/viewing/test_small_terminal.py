@@ -54,10 +54,10 @@ def written(tmp_path_factory):
     return path
 
 
-def drive(path, test, **options):
+def drive(path, test, size=SIZE, **options):
     async def inside(store):
         viewer = Viewer(store, 1, **options)
-        async with viewer.run_test(size=SIZE) as pilot:
+        async with viewer.run_test(size=size) as pilot:
             await pilot.pause()
             await test(viewer, pilot)
 
@@ -115,6 +115,24 @@ def test_the_compile_tables_of_a_turn_have_whole_headings(written):
             await pilot.pause()
 
     drive(written, test)
+
+
+@pytest.mark.parametrize("size", [SIZE, (120, 40)])
+@pytest.mark.parametrize("view", list(View))
+def test_no_line_of_a_text_lies_under_the_scroll_bar(written, view, size):
+    """A text that is longer than the screen has a bar beside it, which must not take the place of its last words."""
+
+    async def test(viewer, pilot):
+        await pilot.press("l")
+        await pilot.pause()
+        body = viewer.query_one("#body")
+        assert max(map(len, body.text.splitlines())) <= body.scrollable_content_region.width
+        shown = ["".join(part.text for part in row) for row in viewer.screen._compositor.render_strips()]
+        top = body.region.y
+        for place, line in enumerate(body.text.splitlines()[: body.size.height]):
+            assert line in shown[top + place]
+
+    drive(written, test, size=size, view=view)
 
 
 @pytest.mark.parametrize("view", list(View))

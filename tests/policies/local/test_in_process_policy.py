@@ -164,7 +164,7 @@ def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tmp
     for thread in threads:
         thread.start()
     time.sleep(0.5)
-    policy.leave()
+    policy.stop_answering()
     for thread in threads:
         thread.join(500)
     assert len(ended) == 4

@@ -133,7 +133,7 @@ def test_who_waits_leaves_when_it_is_told_to(tmp_path):
     thread.start()
     while not policy._waiting:
         time.sleep(0.01)
-    policy.leave()
+    policy.stop_answering()
     thread.join(500)
     policy.close()
     assert ended

@@ -77,7 +77,7 @@ def test_whoever_waits_for_an_actor_is_let_go(cluster, tmp_path):
     asking = threading.Thread(target=ask)
     asking.start()
     time.sleep(0.2)
-    policy.leave()
+    policy.stop_answering()
     asking.join(120)
     policy.close()
     assert ended == ["let go"]

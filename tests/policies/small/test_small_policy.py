@@ -122,10 +122,10 @@ def test_it_is_closed_without_waiting_for_whoever_samples_and_can_be_asked_again
     begun, closed = threading.Event(), threading.Event()
     draw = small_policy.draw_with_lookahead
 
-    def draw_later(*arguments):
+    def draw_later(*arguments, **options):
         begun.set()
         assert closed.wait(60)
-        draw(*arguments)
+        draw(*arguments, **options)
 
     monkeypatch.setattr(small_policy, "draw_with_lookahead", draw_later)
     with ThreadPoolExecutor(1) as pool:
@@ -136,6 +136,24 @@ def test_it_is_closed_without_waiting_for_whoever_samples_and_can_be_asked_again
         [first] = answers.result()
     assert policy._small is None
     assert policy.sample(REQUESTS[:1])[0].token_ids == first.token_ids
+
+
+@pytest.mark.parametrize("kind", [SmallPolicy, TransformersPolicy])
+def test_an_answer_under_way_is_given_up_within_a_step(tiny, monkeypatch, kind):
+    policy = kind(str(tiny), device="cpu")
+    steps, drawn = [], SequenceInDecoding.take
+
+    def take(row, *token):
+        steps.append(row)
+        policy.stop_answering()
+        return drawn(row, *token)
+
+    monkeypatch.setattr(SequenceInDecoding, "take", take)
+    with pytest.raises(KeyboardInterrupt):
+        policy.sample([request(TEXTS[0], temperature=1.0, seed=1, max_tokens=60)])
+    assert 1 <= len(steps) < 60
+    with pytest.raises(KeyboardInterrupt):
+        policy.sample(REQUESTS[:1])
 
 
 def test_eight_bit_weights_open_without_transformers(tiny, tmp_path):
