@@ -63,8 +63,6 @@ those that the candidate is given, with what the reference and the candidate com
 """
 VERDICTS_A_SEED = 64
 """After so many verdicts on one problem its draws are made anew from another seed."""
-LITTLE_DIVISOR = 512
-"""What is kept of a problem at one size is not let go of where it takes less than this part of a GPU's memory."""
 CPU_MARGIN = 4096
 """Bytes round shared tensors on a CPU, where every access of a kernel is checked by itself."""
 
@@ -306,10 +304,7 @@ class Judge:
             return
         self.reopen_later()
         self.buffers.trim()
-        least = self.memory.total() // LITTLE_DIVISOR
-        while needed > self.memory.free() and (
-            self._drop_timed(problem) or self._kept.drop_oldest(problem.name, least=least)
-        ):
+        while needed > self.memory.free() and (self._drop_timed(problem) or self._kept.drop_oldest(problem.name)):
             pass
         self.memory.give_back_unused()
         alone = self._gpu is not None and not fits_beside_others(problem, self._gpu)  # the others are not at work
@@ -325,10 +320,7 @@ class Judge:
             if needed > self.memory.free_for_all():
                 self.reopen_later()
                 self.buffers.trim()
-                least = self.memory.total() // LITTLE_DIVISOR
-                while needed > self.memory.free() and (
-                    self._drop_timed() or self._kept.drop_oldest(least=least, last_too=True)
-                ):
+                while needed > self.memory.free() and (self._drop_timed() or self._kept.drop_oldest(last_too=True)):
                     pass
                 gc.collect()  # what was dropped may lie in circles
                 self.memory.give_back_unused()

@@ -148,15 +148,13 @@ class KeptProblems:
         del self._draws[key], self._drawn[key]
 
     # -------------------------------------------------------------- letting go
-    def drop_oldest(self, besides: str = "", *, least: int = 0, last_too: bool = False) -> bool:
+    def drop_oldest(self, besides: str = "", *, last_too: bool = False) -> bool:
         """Lets go of the problem at one size that was used longest ago, with its draws; says whether there was one.
 
-        besides: a problem's name, which stays at all of its sizes. least: bytes; what takes less stays. last_too: the
-        last used one does not stay.
+        besides: a problem's name, which stays at all of its sizes. last_too: the last used one does not stay, either.
         """
         there = list(self._problems) if last_too else list(self._problems)[:-1]
-        others = (key for key in there if not besides or not _is_of(key, besides))
-        oldest = next((key for key in others if self._bytes_of(key) >= least), None)
+        oldest = next((key for key in there if not besides or not _is_of(key, besides)), None)
         if oldest is None:
             return False
         self._problems.pop(oldest)
@@ -164,9 +162,6 @@ class KeptProblems:
         for drawn in [k for k in self._draws if k[0] == oldest]:
             self._drop_draw(drawn)
         return True
-
-    def _bytes_of(self, key: Key) -> int:
-        return self._weights.get(key, 0) + sum(n for k, n in self._drawn.items() if k[0] == key)
 
     def clear(self) -> None:
         """Lets go of every problem and draw."""

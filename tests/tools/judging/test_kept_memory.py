@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -181,3 +183,13 @@ def test_a_candidate_that_finds_no_memory_is_asked_again_alone(zygote, monkeypat
         rules = Rules(own_work=Rule.parse("strict"), seconds=9)
         assert judge.judge(None, base, (), 7 << 16, rules) is None
         assert OnceWithoutRoom.runs == 2
+
+
+def test_the_last_used_problem_stays_but_where_it_is_asked_for_too():
+    kept = KeptProblems(None, 1)
+    for number in range(3):
+        kept.keep((f"source {number}", f"large {number} 1"), SimpleNamespace(model=torch.nn.Linear(2, 2)))
+    assert [kept.drop_oldest() for _ in range(3)] == [True, True, False]
+    assert kept.find(("source 2", "large 2 1")) is not None
+    assert kept.drop_oldest(last_too=True)
+    assert not kept
