@@ -10,8 +10,8 @@ from kernelwright.tools.report import Value
 ENOUGH_DISK_BYTES = 2 * 2**30
 """Bytes. A batch with its Triton caches takes some hundred MiB; less than this is worth saying before it starts."""
 ENOUGH_MEMORY_BYTES = 6 * 2**30
-TRITON = ((3, 6), (3, 10))
-TORCH = ((2, 11), (2, 16))
+SUPPORTED_TRITON = ((3, 6), (3, 10))
+SUPPORTED_TORCH = ((2, 11), (2, 16))
 """From the first, up to and without the second."""
 
 
@@ -51,7 +51,7 @@ def diagnose(machine: Machine) -> tuple[MachineTrouble, ...]:
 
 def _libraries(machine: Machine) -> list[MachineTrouble]:
     found = []
-    for name, (lowest, beyond) in {"torch": TORCH, "triton": TRITON}.items():
+    for name, (lowest, beyond) in {"torch": SUPPORTED_TORCH, "triton": SUPPORTED_TRITON}.items():
         version = machine.versions.get(name)
         span = f"{name}>={_dotted(lowest)},<{_dotted(beyond)}"
         if version is None:

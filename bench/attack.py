@@ -35,7 +35,7 @@ from typing import Any
 from bench.attack_formats import Case, described, not_expressible
 from bench.attack_judges import JUDGES, sol_files
 from bench.attack_table import Result, table
-from bench.suite import EXPLOITS, ROOT, Entry, exploits, header, honest, problem_of
+from bench.judge_suites import EXPLOITS, ROOT, Entry, exploits, header, honest, problem_of
 from kernelwright.tools.problem import Problem
 
 OURS = "kernelwright"

@@ -23,7 +23,7 @@ from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.policies.scripted import Part, Script, ScriptedPolicy
+from kernelwright.policies.scripted import Script, ScriptedPolicy, ScriptPart
 from kernelwright.store.database import Store
 from kernelwright.tools.pipeline import Lane, Options
 from kernelwright.tools.problem import Problem
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     asked = parser.parse_args()
     answers = tuple(f"```python\nimport triton\nNUMBER = {turn}\n```" for turn in range(asked.turns))
-    policy = ScriptedPolicy(Script(parts=(Part(answers=answers),), seconds=2.0))
+    policy = ScriptedPolicy(Script(parts=(ScriptPart(answers=answers),), seconds=2.0))
     settings = Settings(policy="scripted:bench", budgets=Budgets(turns=asked.turns))
     lanes = Lanes(asked.runs, asked.workers, gpu=False)
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "runs.db") as store:

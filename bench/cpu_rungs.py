@@ -26,7 +26,7 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.suite import KERNELS, header, honest, problem_of
+from bench.judge_suites import KERNELS, header, honest, problem_of
 from kernelwright.tools.problem import Problem
 
 GOALS = {"agent --help": 0.4, "agent check, a good softmax": 8.0, "agent check, a syntax error": 1.0}

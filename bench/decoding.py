@@ -42,7 +42,7 @@ print(torch_used, time.process_time() - used - torch_used, time.monotonic() - be
 """
 
 
-class Took(NamedTuple):
+class DecodingSeconds(NamedTuple):
     wall: float
     used: float
     tokens: int
@@ -69,13 +69,15 @@ def requests(action: Action, temperature: float, code: str = "", count: int = le
     return found
 
 
-def timed(work: Callable[[], Sequence[Completion]]) -> Took:
+def timed(work: Callable[[], Sequence[Completion]]) -> DecodingSeconds:
     wall, used = time.monotonic(), time.process_time()
     answers = work()
-    return Took(time.monotonic() - wall, time.process_time() - used, sum(len(a.token_ids or ()) for a in answers))
+    return DecodingSeconds(
+        time.monotonic() - wall, time.process_time() - used, sum(len(a.token_ids or ()) for a in answers)
+    )
 
 
-def by_generate(policy: TransformersPolicy, asked: Sequence[Request]) -> Took:
+def by_generate(policy: TransformersPolicy, asked: Sequence[Request]) -> DecodingSeconds:
     """Times what transformers does by itself, for as many tokens as the others drew."""
     import torch
 
@@ -92,10 +94,10 @@ def by_generate(policy: TransformersPolicy, asked: Sequence[Request]) -> Took:
             do_sample=True,
             temperature=1.0, top_k=0,
         )  # fmt: skip
-    return Took(time.monotonic() - wall, time.process_time() - used, sum(lengths))
+    return DecodingSeconds(time.monotonic() - wall, time.process_time() - used, sum(lengths))
 
 
-def measure(model: Path, answers: int) -> list[tuple[str, str, Took, int]]:
+def measure(model: Path, answers: int) -> list[tuple[str, str, DecodingSeconds, int]]:
     """(what, how, seconds, answers) of each case."""
     small, plain = SmallPolicy(str(model), device="cpu"), TransformersPolicy(str(model), device="cpu", at_once=32)
     warm = requests(Action.DRAFT, 0.0, count=1)
@@ -108,7 +110,7 @@ def measure(model: Path, answers: int) -> list[tuple[str, str, Took, int]]:
         ],
         f"{2 * answers} drafts together": [requests(Action.DRAFT, 0.8, count=2 * answers)],
     }
-    ways: dict[str, Callable[[Sequence[Request]], Took]] = {
+    ways: dict[str, Callable[[Sequence[Request]], DecodingSeconds]] = {
         "generate": lambda asked: by_generate(plain, asked),
         "a token a step": lambda asked: timed(lambda: plain.sample(asked)),
         "several a step": lambda asked: timed(lambda: small.sample(asked)),
@@ -120,8 +122,8 @@ def measure(model: Path, answers: int) -> list[tuple[str, str, Took, int]]:
     ]
 
 
-def _together(took: Sequence[Took]) -> Took:
-    return Took(sum(t.wall for t in took), sum(t.used for t in took), sum(t.tokens for t in took))
+def _together(took: Sequence[DecodingSeconds]) -> DecodingSeconds:
+    return DecodingSeconds(sum(t.wall for t in took), sum(t.used for t in took), sum(t.tokens for t in took))
 
 
 def loading(model: Path) -> list[str]:

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from kernelwright.rl.data.rows import write_rows
-from kernelwright.rl.training.sft.drawn import drawn_rows
+from kernelwright.rl.training.sft.drawn_rows import drawn_rows
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import time
 from datetime import date
 from pathlib import Path
 
-from bench.suite import problem_of
+from bench.judge_suites import problem_of
 
 GOOD = Path(__file__).resolve().parents[1] / "tests" / "kernels"
 CYCLE = ("good/row_sum.py", "good/fused_softmax.py", "bad/crash_abort.py", "good/vector_add.py")

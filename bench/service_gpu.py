@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 from bench.several.batch import options_for
 from bench.several.candidates import Candidate, ours, read
-from bench.verdicts import Busy
+from bench.verdicts import GpuUsage
 from kernelwright.tools.report import Environment, Report
 
 GOAL = 0.9
@@ -186,7 +186,7 @@ def turns(given: argparse.Namespace, judged: dict[str, Judged], candidates: Sequ
 
 
 def _timed(where: str, judged: Judged, candidates: Sequence[Candidate], given: argparse.Namespace) -> Turn:
-    busy = Busy(given.device) if given.device != "cpu" else None
+    busy = GpuUsage(given.device) if given.device != "cpu" else None
     began = time.monotonic()
     reports = judged(candidates)
     seconds = time.monotonic() - began

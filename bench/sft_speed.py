@@ -20,15 +20,15 @@ from kernelwright.agent.command_line.arguments import choose_device
 from kernelwright.rl.data.rows import read_rows
 from kernelwright.rl.training.sft.base_model import load_base, load_tokenizer, parameters
 from kernelwright.rl.training.sft.card import git_revision, machine_line
-from kernelwright.rl.training.sft.encoding import Choice, Encoded, encode
+from kernelwright.rl.training.sft.encoding import Encoded, RowSelection, encode
 from kernelwright.rl.training.sft.presets import PRESETS, PresetName, sft_config
-from kernelwright.rl.training.sft.trainer import Clock, make_trainer
+from kernelwright.rl.training.sft.trainer import TrainingClock, make_trainer
 from kernelwright.rl.training.tokenizing import train_tokenizer, training_texts
 
 PRESET = PRESETS[PresetName.SCRATCH]
 
 
-class Laps(TrainerCallback):
+class StepTimes(TrainerCallback):
     """When each step ended."""
 
     def __init__(self, on_gpu: bool) -> None:
@@ -63,9 +63,11 @@ def speed(base: str, tokenizer: Any, rows: Encoded, device: str, steps: int, bud
         )  # fmt: skip
         model = load_base(base, tokenizer, PRESET, device, 0).model
         own = None if how == "trl's own" else budget
-        trainer = make_trainer(model, tokenizer, rows, config, Clock(None), budget=own, compile="compiled" in how)
+        trainer = make_trainer(
+            model, tokenizer, rows, config, TrainingClock(None), budget=own, compile="compiled" in how
+        )
         trainer.eval_dataset = None
-        laps = Laps(on_gpu)
+        laps = StepTimes(on_gpu)
         trainer.add_callback(laps)
         trainer.train()
     batches = len(trainer.get_train_dataloader())
@@ -92,7 +94,7 @@ def main() -> None:
         if asked.tokenizer is None:
             train_tokenizer(training_texts(asked.data)).save_pretrained(place)
         tokenizer = load_tokenizer(asked.tokenizer or place)
-    rows = encode(read_rows(asked.data), tokenizer, Choice(longest=1536))
+    rows = encode(read_rows(asked.data), tokenizer, RowSelection(longest=1536))
     lengths = rows.train.lengths
     unit = "second" if device.startswith("cuda") else "processor second"
     print(

@@ -15,7 +15,7 @@ import time
 from datetime import date
 from pathlib import Path
 
-from bench.suite import problem_of
+from bench.judge_suites import problem_of
 
 KERNELS = ("fused_softmax", "vector_add", "fused_gelu", "matmul", "row_variance", "cumsum", "gather_rows", "attention")
 GOOD = Path(__file__).resolve().parents[1] / "tests" / "kernels" / "good"

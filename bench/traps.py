@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from bench.suite import ROOT
+from bench.judge_suites import ROOT
 
 CANARY = Path("/tmp/kernelwright-canary")
 WRITTEN = "kernelwright-canary-written"

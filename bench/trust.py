@@ -24,8 +24,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.naive import fools_the_naive_judge
-from bench.suite import FAMILIES, Entry, exploits, honest, hostile, named_fault, problem_of
+from bench.judge_suites import FAMILIES, Entry, exploits, honest, hostile, named_fault, problem_of
+from bench.naive_judge import fools_the_naive_judge
 from bench.traps import Traps
 from kernelwright.tools.report import Fault, Report
 

@@ -116,10 +116,10 @@ class Compiled(NamedTuple):
 
 def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
     """Raises TimeoutError where the time is over."""
-    from bench.suite import problem_of
+    from bench.judge_suites import problem_of
     from kernelwright.agent.tuning.journal import Journal
     from kernelwright.agent.tuning.settings import TuneSettings
-    from kernelwright.agent.tuning.tuned import ConfigurationFate
+    from kernelwright.agent.tuning.tuned import ConfigurationOutcome
     from kernelwright.agent.tuning.tuning import Tuner
     from kernelwright.tools.tuning.kernel_text.parameters import key_of
     from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
@@ -141,7 +141,7 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
         "compile_seconds": time.monotonic() - begun,
     }  # fmt: skip
     texts = {key_of(row.configuration): rewrite(tuner.file.source, space, row.configuration) for row in rows}
-    chosen = tuple(key_of(row.configuration) for row in rows if row.fate is ConfigurationFate.REMAINS)
+    chosen = tuple(key_of(row.configuration) for row in rows if row.fate is ConfigurationOutcome.REMAINS)
     return Compiled(told, problem, texts, key_of(space.start()), chosen)
 
 

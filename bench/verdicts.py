@@ -73,7 +73,7 @@ def theirs(checkout: Path, entry: Entry) -> tuple[float, dict]:
     }
 
 
-class Busy:
+class GpuUsage:
     """Samples how busy a GPU is, through nvidia-smi."""
 
     def __init__(self, device: str) -> None:
@@ -216,7 +216,7 @@ def batch(asked: argparse.Namespace, problems: dict, options) -> dict:
         for waiting in [pool.submit(problems[e.problem], e.source, options) for e in warm]:
             waiting.exception()
         todo = sorted(mixed(variants(0)), key=lambda e: e.problem)
-        busy, start = Busy(asked.device), time.monotonic()
+        busy, start = GpuUsage(asked.device), time.monotonic()
         submitted = [pool.submit(problems[e.problem], e.source, options) for e in todo]
         missed = [str(error) for one in submitted if (error := one.exception()) is not None]
         seconds = time.monotonic() - start

@@ -11,7 +11,7 @@ from kernelwright.policies.prices import read_prices
 from kernelwright.policies.retrying import RetryingPolicy
 from kernelwright.policies.scripted import open_scripted
 
-FORMS = {
+POLICY_FORMS = {
     "embedded": "the small policy that ships with the project: no GPU, no key, no network",
     "compiler": "no model: the draft of torch's compiler (Inductor), rewritten",
     "openai:MODEL@URL": "a server of /v1/chat/completions (URL left out: api.openai.com)",
@@ -63,7 +63,7 @@ def open_policy(
         return open_local(rest, adapter=adapter, device=device, at_once=at_once)
     if form == "scripted" and rest:
         return open_scripted(Path(rest).expanduser())
-    raise PolicyRefused(f"no policy {name!r}: the forms are {', '.join(FORMS)}", Trouble.NAME)
+    raise PolicyRefused(f"no policy {name!r}: the forms are {', '.join(POLICY_FORMS)}", Trouble.NAME)
 
 
 def model_and_url(rest: str) -> tuple[str, str]:

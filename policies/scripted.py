@@ -24,7 +24,7 @@ from kernelwright.policies.base import (
 )
 
 
-class Part(Value):
+class ScriptPart(Value):
     """Answers for the prompts that hold `when`; the empty string fits every prompt."""
 
     when: str = ""
@@ -34,7 +34,7 @@ class Part(Value):
 class Script(Value):
     """The parts are tried in order; in a part, a thread's n-th turn gets the n-th answer."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ScriptPart, ...]
     seconds: float = Field(default=0.0, ge=0.0)
     """How long each answer takes."""
     again: bool = False
@@ -46,7 +46,7 @@ class ScriptedPolicy:
     """Says what it was told to say, and refuses when there is nothing left: it never makes an answer up."""
 
     def __init__(self, script: Script | Sequence[str | Completion], name: str = "scripted") -> None:
-        self._script = script if isinstance(script, Script) else Script(parts=(Part(answers=tuple(script)),))
+        self._script = script if isinstance(script, Script) else Script(parts=(ScriptPart(answers=tuple(script)),))
         self._name = name
         self._given: dict[tuple[str | None, int], int] = {}
         self._lock = threading.Lock()
@@ -95,7 +95,7 @@ class ScriptedPolicy:
             f"{self._name} has no part for this prompt: add one without `when` to answer every prompt", Trouble.SCRIPT
         )
 
-    def _pick(self, place: int, part: Part, request: Request) -> str | Completion:
+    def _pick(self, place: int, part: ScriptPart, request: Request) -> str | Completion:
         turn = request.turn
         if turn is None:
             with self._lock:

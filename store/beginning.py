@@ -13,7 +13,7 @@ from kernelwright.store.blobs import pack_text, save_blobs
 from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.lease import LEASE_SECONDS, is_free
 from kernelwright.store.models import BatchRun, Candidate, Trajectory
-from kernelwright.store.records import Start
+from kernelwright.store.records import TrajectoryStart
 from kernelwright.store.rows import add_and_read, add_row, check_there, existing_row, row_from_values, update_row
 from kernelwright.tools.report import clean_text
 
@@ -33,7 +33,9 @@ def open_run(connection: Connection, name: str, options: dict[str, JsonValue], n
     return existing_row(connection, BatchRun, id)
 
 
-def begin_in_run(connection: Connection, start: Start, run_id: int, sample: int, owner: str, now: float) -> Trajectory:
+def begin_in_run(
+    connection: Connection, start: TrajectoryStart, run_id: int, sample: int, owner: str, now: float
+) -> Trajectory:
     """The run's trajectory with this key and number: new, taken up again, or finished as it is.
 
     Raises StoreError (BUSY) where a live process works on it.
@@ -48,7 +50,7 @@ def begin_in_run(connection: Connection, start: Start, run_id: int, sample: int,
 
 
 def begin(
-    connection: Connection, start: Start, resume: bool, forked_from: int | None, owner: str, now: float
+    connection: Connection, start: TrajectoryStart, resume: bool, forked_from: int | None, owner: str, now: float
 ) -> Trajectory:
     """Outside a run: the latest unfinished one with this key and origin that nobody works on, or a new one."""
     lock_trajectories(connection)
@@ -85,7 +87,7 @@ def _resumed(connection: Connection, row: Trajectory, owner: str, now: float) ->
     return existing_row(connection, Trajectory, row.id)
 
 
-def _new(connection: Connection, start: Start, owner: str, now: float, **place: Any) -> Trajectory:
+def _new(connection: Connection, start: TrajectoryStart, owner: str, now: float, **place: Any) -> Trajectory:
     problem = start.problem
     [reference_id] = save_blobs(connection, [pack_text(problem.source)])
     values = {

@@ -25,7 +25,7 @@ from kernelwright.store.connection.column_types import Row
 from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Blob, Link
 
-TOKENS = "tokens"
+TOKENS_LABEL = "tokens"
 """Label of the links that hold token ids."""
 
 TOKENS_PER_LINK = 512
@@ -221,7 +221,7 @@ def _walk(heads: Sequence[int]) -> Any:
 def token_pieces(ids: Sequence[int]) -> list[tuple[str, bytes]]:
     """Runs of TOKENS_A_LINK ids, so that a prompt that grows at its end shares its beginning."""
     starts = range(0, max(len(ids), 1), TOKENS_PER_LINK)
-    return [(TOKENS, pack_integers(ids[start : start + TOKENS_PER_LINK])) for start in starts]
+    return [(TOKENS_LABEL, pack_integers(ids[start : start + TOKENS_PER_LINK])) for start in starts]
 
 
 def join_tokens(pieces: Sequence[tuple[str, bytes]]) -> tuple[int, ...]:

@@ -30,10 +30,10 @@ from kernelwright.store.records import (
     Entry,
     Order,
     SearchHit,
-    Start,
     Stats,
-    Swept,
+    SweptCounts,
     TrajectoryFilter,
+    TrajectoryStart,
     Turn,
 )
 from kernelwright.store.rows import existing_row
@@ -105,7 +105,7 @@ class Store:
 
     def begin(
         self,
-        start: Start,
+        start: TrajectoryStart,
         *,
         run_id: int | None = None,
         sample: int = 0,
@@ -333,7 +333,7 @@ class Store:
         with self._transactions.write(durable=True) as connection:
             sweep.forget(connection, trajectory_id, self.owner, time.time())
 
-    def gc(self) -> Swept:
+    def gc(self) -> SweptCounts:
         """Deletes texts that nothing refers to, and gives the room back. On a server: while no batch writes."""
         with self._transactions.write(durable=True) as connection:
             swept = sweep.sweep(connection)

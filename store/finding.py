@@ -11,14 +11,14 @@ from sqlmodel import Session, col
 
 from kernelwright.store.blobs import load_blobs, unpack_text
 from kernelwright.store.connection.engine import Engines
-from kernelwright.store.migrations import CURRENT
+from kernelwright.store.migrations import CURRENT_VERSION
 from kernelwright.store.models import BatchRun, Blob, Candidate, Reward, State, Trajectory, Verdict
 from kernelwright.store.records import CandidateFilter, Entry, Order, SearchHit, Stats, TrajectoryFilter, load_report
 from kernelwright.store.rows import existing_row
 from kernelwright.store.search import CANDIDATE, VERDICT, Term, excerpt, matching, terms_of
 from kernelwright.tools.report import Report
 
-FIRST_RANGE = 2000
+FIRST_SEARCHED_IDS = 2000
 """Ids that a search looks through at first."""
 
 _ANY_TURN = select(col(Candidate.id)).where(col(Candidate.trajectory_id) == bindparam("trajectory_id")).limit(1)
@@ -149,7 +149,7 @@ def search(session: Session, query: str, wanted: CandidateFilter, *, before: int
     newest = select(func.coalesce(func.max(col(Candidate.id)), 0))
     upper = before if before is not None else session.execute(newest).scalar_one() + 1
     found: list[Entry] = []
-    width = FIRST_RANGE
+    width = FIRST_SEARCHED_IDS
     while upper > 1 and len(found) < limit:
         lower = max(1, upper - width)
         statement = _listed(wanted).where(_found_between(session, terms, lower, upper - 1))
@@ -191,7 +191,7 @@ def count_everything(session: Session, engines: Engines) -> Stats:
     sizes = select(func.sum(col(Blob.size)), func.sum(func.length(col(Blob.body))))
     blob_bytes, stored_bytes = session.execute(sizes).one()
     return Stats(
-        version=CURRENT,
+        version=CURRENT_VERSION,
         where=engines.where,
         bytes=None if engines.path is None else _file_size(engines.path),
         runs=_count(session, BatchRun),

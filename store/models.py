@@ -31,7 +31,7 @@ class Action(StrEnum):
     """Changes its parent's numbers, not its code. No policy is asked."""
 
 
-ASKED = (Action.DRAFT, Action.REPAIR, Action.REFINE)
+ACTIONS_OF_THE_POLICY = (Action.DRAFT, Action.REPAIR, Action.REFINE)
 """Actions for which a policy is asked."""
 
 
@@ -49,7 +49,7 @@ class State(StrEnum):
     JUDGED = "judged"
 
 
-def reference(table: str, *, required: bool = False, cycle: str | None = None) -> Any:
+def reference_column(table: str, *, required: bool = False, cycle: str | None = None) -> Any:
     """An indexed column that names a row of `table`; `cycle` names the constraint where that table names this one
     too.
     """
@@ -57,7 +57,7 @@ def reference(table: str, *, required: bool = False, cycle: str | None = None) -
     return Column(Integer, key, index=True, nullable=not required)
 
 
-def enum(kind: type[StrEnum], *, nullable: bool = False, index: bool = False) -> Any:
+def enum_column(kind: type[StrEnum], *, nullable: bool = False, index: bool = False) -> Any:
     """Returns a column that stores the value of a StrEnum as text."""
     return Column(EnumText(kind), nullable=nullable, index=index)
 
@@ -81,10 +81,10 @@ class Link(Row, table=True):
     id: int = Field(default=None, primary_key=True)
     hash: str = Field(unique=True, max_length=64)
     """SHA-256 over the hash of `before`, the label and the blob's hash."""
-    before_id: int | None = Field(default=None, sa_column=reference("link"))
+    before_id: int | None = Field(default=None, sa_column=reference_column("link"))
     label: str = Field(max_length=32)
     """A message's role, or `tokens`."""
-    blob_id: int = Field(sa_column=reference("blob", required=True))
+    blob_id: int = Field(sa_column=reference_column("blob", required=True))
 
 
 class BatchRun(Row, table=True):
@@ -104,7 +104,7 @@ class Trajectory(Row, table=True):
     __table_args__ = (UniqueConstraint("run_id", "key", "sample"), {"sqlite_autoincrement": True})
 
     id: int = Field(default=None, primary_key=True)
-    run_id: int | None = Field(default=None, sa_column=reference("run"))
+    run_id: int | None = Field(default=None, sa_column=reference_column("run"))
     key: str = Field(index=True, max_length=64)
     """SHA-256 of problem, policy and options: the same command has the same key."""
     sample: int = Field(default=0, ge=0)
@@ -112,7 +112,7 @@ class Trajectory(Row, table=True):
     problem: str = Field(index=True, min_length=1, max_length=300)
     problem_hash: str = Field(index=True, max_length=64)
     suite: str = Field(default="file", max_length=40)
-    reference_id: int | None = Field(default=None, sa_column=reference("blob"))
+    reference_id: int | None = Field(default=None, sa_column=reference_column("blob"))
     """The problem's source."""
     policy: str = Field(index=True, min_length=1, max_length=500)
     options: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
@@ -121,7 +121,7 @@ class Trajectory(Row, table=True):
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, sa_column=Column(BigInteger))
     program: str = Field(default="", max_length=80)
     """Version of this program."""
-    forked_from_id: int | None = Field(default=None, sa_column=reference("candidate", cycle="trajectory_fork"))
+    forked_from_id: int | None = Field(default=None, sa_column=reference_column("candidate", cycle="trajectory_fork"))
     """The candidate of another trajectory after which this one goes its own way."""
     created: float
     updated: float = Field(index=True)
@@ -131,7 +131,7 @@ class Trajectory(Row, table=True):
     message: str = Field(default="", max_length=500)
     spent: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
     """What it took: turns, tokens, dollars, gpu_seconds, seconds."""
-    best_id: int | None = Field(default=None, sa_column=reference("candidate", cycle="trajectory_best"))
+    best_id: int | None = Field(default=None, sa_column=reference_column("candidate", cycle="trajectory_best"))
     owner: str = Field(default="", max_length=200)
     """Host, process and its start: who works on it now."""
     lease: float = 0.0
@@ -147,16 +147,16 @@ class Candidate(Row, table=True):
     trajectory_id: int = Field(sa_column=Column(Integer, ForeignKey("trajectory.id"), nullable=False))
     turn: int = Field(ge=0)
     """Its place in the trajectory, whatever the search."""
-    parent_id: int | None = Field(default=None, sa_column=reference("candidate"))
+    parent_id: int | None = Field(default=None, sa_column=reference_column("candidate"))
     """Whom it repairs or refines."""
     depth: int = Field(default=0, ge=0)
     """How many candidates are above it: 0 for a draft."""
-    action: Action = Field(sa_column=enum(Action))
-    state: State = Field(default=State.DRAFTING, sa_column=enum(State, index=True))
+    action: Action = Field(sa_column=enum_column(Action))
+    state: State = Field(default=State.DRAFTING, sa_column=enum_column(State, index=True))
     schema_version: int
     """Of the store when the row was written."""
     prompt_version: str = Field(default="", max_length=80)
-    prompt_id: int | None = Field(default=None, sa_column=reference("link"))
+    prompt_id: int | None = Field(default=None, sa_column=reference_column("link"))
     """The last message of the prompt."""
     sampling: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
     """policies.base.Sampling as it was asked for."""
@@ -170,16 +170,16 @@ class Candidate(Row, table=True):
     """That was used, also where the policy drew it."""
     exact: bool = False
     """Ids and log-probs are here, and are those of the distribution really sampled: fit for GRPO."""
-    finish: FinishReason | None = Field(default=None, sa_column=enum(FinishReason, nullable=True))
-    reply_id: int | None = Field(default=None, sa_column=reference("blob"))
+    finish: FinishReason | None = Field(default=None, sa_column=enum_column(FinishReason, nullable=True))
+    reply_id: int | None = Field(default=None, sa_column=reference_column("blob"))
     """The answer's text, whole."""
-    source_id: int | None = Field(default=None, sa_column=reference("blob"))
+    source_id: int | None = Field(default=None, sa_column=reference_column("blob"))
     """The code found in it."""
     source_hash: str | None = Field(default=None, max_length=64, index=True)
     """tools.problem.source_hash: equal for equal syntax trees."""
-    prompt_tokens_id: int | None = Field(default=None, sa_column=reference("link"))
-    completion_tokens_id: int | None = Field(default=None, sa_column=reference("blob"))
-    logprobs_id: int | None = Field(default=None, sa_column=reference("blob"))
+    prompt_tokens_id: int | None = Field(default=None, sa_column=reference_column("link"))
+    completion_tokens_id: int | None = Field(default=None, sa_column=reference_column("blob"))
+    logprobs_id: int | None = Field(default=None, sa_column=reference_column("blob"))
     prompt_tokens: int | None = Field(default=None, ge=0)
     completion_tokens: int | None = Field(default=None, ge=0)
     cached_prompt_tokens: int | None = Field(default=None, ge=0)
@@ -193,9 +193,9 @@ class Candidate(Row, table=True):
     created: float
     drafted: float | None = None
     judged: float | None = None
-    verdict_id: int | None = Field(default=None, sa_column=reference("verdict", cycle="candidate_verdict"))
+    verdict_id: int | None = Field(default=None, sa_column=reference_column("verdict", cycle="candidate_verdict"))
     """The verdict in force."""
-    origin: Origin = Field(default=Origin.POLICY, sa_column=enum(Origin))
+    origin: Origin = Field(default=Origin.POLICY, sa_column=enum_column(Origin))
     """Who wrote it: the policy, the compiler, or the user's file."""
 
 
@@ -205,14 +205,14 @@ class Verdict(Row, table=True):
     __table_args__ = ({"sqlite_autoincrement": True},)
 
     id: int = Field(default=None, primary_key=True)
-    candidate_id: int = Field(sa_column=reference("candidate", required=True))
+    candidate_id: int = Field(sa_column=reference_column("candidate", required=True))
     created: float
-    report_id: int = Field(sa_column=reference("blob", required=True))
+    report_id: int = Field(sa_column=reference_column("blob", required=True))
     """tools.results.Report as JSON; the columns below repeat what is filtered by."""
     report_version: int
-    rung: Rung = Field(sa_column=enum(Rung))
-    fault: Fault | None = Field(default=None, sa_column=enum(Fault, nullable=True, index=True))
-    cheat: Cheat | None = Field(default=None, sa_column=enum(Cheat, nullable=True))
+    rung: Rung = Field(sa_column=enum_column(Rung))
+    fault: Fault | None = Field(default=None, sa_column=enum_column(Fault, nullable=True, index=True))
+    cheat: Cheat | None = Field(default=None, sa_column=enum_column(Cheat, nullable=True))
     message: str = Field(default="", max_length=500)
     correct: bool = Field(default=False, index=True)
     correct_kb: bool | None = None
@@ -234,7 +234,7 @@ class Reward(Row, table=True):
     """Parts of a reward, never only their sum. They may come long after the verdict, and again by another formula."""
 
     id: int = Field(default=None, primary_key=True)
-    verdict_id: int = Field(sa_column=reference("verdict", required=True))
+    verdict_id: int = Field(sa_column=reference_column("verdict", required=True))
     created: float
     formula: str = Field(min_length=1, max_length=80)
     """Name and version of what computed them."""

@@ -17,7 +17,7 @@ from kernelwright.policies.base import Completion, Request
 from kernelwright.store.beginning import lease_fields
 from kernelwright.store.blobs import pack_integers, pack_numbers, pack_text, save_blobs, save_chain, token_pieces
 from kernelwright.store.errors import StoreError, StoreTrouble
-from kernelwright.store.migrations import CURRENT
+from kernelwright.store.migrations import CURRENT_VERSION
 from kernelwright.store.models import Action, Candidate, Reward, State, Trajectory, Verdict
 from kernelwright.store.records import dump_report, fingerprint
 from kernelwright.store.rows import add_and_read, add_row, existing_row, missing, update_row
@@ -68,7 +68,7 @@ def draft(
         "prompt_id": save_chain(connection, [(m.role.value, pack_text(m.content)) for m in request.messages]),
         "sampling": request.sampling.model_dump(mode="json"),
         "adapter": request.adapter,
-        "schema_version": CURRENT,
+        "schema_version": CURRENT_VERSION,
         "created": now,
     }
     following = 0 if place.last is None else place.last + 1

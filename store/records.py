@@ -18,7 +18,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Cheat, Environment, Fault, Report, Rung
 
 
-class Start(Value):
+class TrajectoryStart(Value):
     """What a trajectory is begun with. Equal problem, policy and options mean the same command, which resumes."""
 
     problem: Problem
@@ -161,7 +161,7 @@ class Stats(Value):
     """After it."""
 
 
-class Swept(Value):
+class SweptCounts(Value):
     """What gc took away."""
 
     links: int

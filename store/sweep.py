@@ -13,7 +13,7 @@ from kernelwright.store.blobs import split_into_batches
 from kernelwright.store.connection.engine import outside_transaction
 from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Blob, Candidate, Link, Reward, Row, Trajectory, Verdict
-from kernelwright.store.records import Swept
+from kernelwright.store.records import SweptCounts
 from kernelwright.store.rows import existing_row
 from kernelwright.store.search import sweep_index
 
@@ -59,7 +59,7 @@ def references(table: type[Row]) -> list[Any]:
     return [key.parent for other in tables for key in other.foreign_keys if key.column.table is target]
 
 
-def sweep(connection: Connection) -> Swept:
+def sweep(connection: Connection) -> SweptCounts:
     """Deletes links that no row leads to, then blobs that no row names, then what the search index says of rows
     that are gone.
     """
@@ -75,7 +75,7 @@ def sweep(connection: Connection) -> Swept:
     bytes = connection.execute(select(func.coalesce(func.sum(func.length(col(Blob.body))), 0)).where(dead)).scalar_one()
     blobs = connection.execute(delete(Blob).where(dead)).rowcount
     sweep_index(connection)
-    return Swept(links=len(lost), blobs=blobs, bytes=int(bytes))
+    return SweptCounts(links=len(lost), blobs=blobs, bytes=int(bytes))
 
 
 def _live_links() -> Any:

@@ -37,7 +37,7 @@ MAX_RUNS_WAITING_FOR_GPU = 4
 """Candidates through the CPU rungs that may wait for the GPU, so that it never waits for them."""
 
 
-class Traffic(Value):
+class LaneUsage(Value):
     """One lane, at this moment and on the whole."""
 
     name: str
@@ -101,12 +101,12 @@ class Gate:
             self._free.notify_all()
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> LaneUsage:
         """Who is inside and who waits at the moment, and the share of place-seconds that were used so far."""
         with self._free:
             self._count(0)
             open_for = max(self._since - self._opened, 1e-9)
-            return Traffic(
+            return LaneUsage(
                 name=self.name, places=self.places, inside=self._inside, waiting=self._waiting, entered=self._entered,
                 busy_seconds=self._busy, utilisation=self._busy / (self.places * open_for),
             )  # fmt: skip

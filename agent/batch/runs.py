@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from kernelwright.agent.batch.lanes import Lanes, Traffic
+from kernelwright.agent.batch.lanes import Lanes, LaneUsage
 from kernelwright.agent.loop.run import Run, pause_owned
 from kernelwright.agent.loop.run_verdicts import RunJudge, Tunes
 from kernelwright.agent.loop.settings import Settings
@@ -63,7 +63,7 @@ class BatchStatus(Value):
     faster: int | None
     """Correct and faster than eager PyTorch; None without a GPU, where nothing is timed."""
     seconds: float
-    lanes: tuple[Traffic, ...] = ()
+    lanes: tuple[LaneUsage, ...] = ()
 
 
 def list_jobs(problems: Sequence[Problem], samples: int) -> list[Job]:

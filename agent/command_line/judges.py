@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.problem import Problem
     from kernelwright.tools.report import Report
 
-TOKEN = "KERNELWRIGHT_TOKEN"
+TOKEN_VARIABLE = "KERNELWRIGHT_TOKEN"
 """The environment variable that holds a client's token."""
 
 Server = Annotated[
@@ -26,7 +26,7 @@ Server = Annotated[
     typer.Option(
         "--server",
         metavar="URL",
-        help=f"Judge at this agent serve; its token is read from {TOKEN}.",
+        help=f"Judge at this agent serve; its token is read from {TOKEN_VARIABLE}.",
         rich_help_panel=JUDGING_PANEL,
     ),
 ]
@@ -80,7 +80,7 @@ def open_client(url: str) -> JudgeClient:
     """Opens a client, its token from the environment. Raises InfrastructureError where the service does not answer."""
     from kernelwright.agent.serving.client import JudgeClient
 
-    client = JudgeClient(url, token=os.environ.get(TOKEN))
+    client = JudgeClient(url, token=os.environ.get(TOKEN_VARIABLE))
     try:
         client.health()
     except BaseException:

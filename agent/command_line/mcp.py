@@ -104,14 +104,14 @@ def _need_token(transport: str, host: str, token: str) -> None:
 
 
 def _install(client: str, project: Path, user: bool, device: str, as_json: bool) -> None:
-    from kernelwright.agent.mcp_server.installing import Client, install
+    from kernelwright.agent.mcp_server.installing import ClientProgram, install
     from kernelwright.errors import InputError
 
-    if client not in tuple(Client):
-        raise InputError(f"mcp install needs --client {' or --client '.join(Client)}")
+    if client not in tuple(ClientProgram):
+        raise InputError(f"mcp install needs --client {' or --client '.join(ClientProgram)}")
     _need_sdk()
     root = Path.home() if user else project.expanduser().resolve()
-    done = install(Client(client), root, user=user, arguments=() if device == "auto" else ("--device", device))
+    done = install(ClientProgram(client), root, user=user, arguments=() if device == "auto" else ("--device", device))
     if as_json:
         typer.echo(done.model_dump_json(indent=2))
         return

@@ -31,12 +31,12 @@ from kernelwright.worker_process import connection_to_parent
 
 CPU_NICENESS = 5
 """Of a judge on a CPU and of all that it starts: who answers requests beside it comes first."""
-ALIVE_SECONDS = 5.0
+ALIVE_MESSAGE_SECONDS = 5.0
 """Between two messages that say that the judge lives."""
 _READS: TypeAdapter[ToJudge] = TypeAdapter(ToJudge)
 
 
-class Line:
+class PoolConnection:
     """The connection to the pool; several threads may write."""
 
     def __init__(self, connection: Connection) -> None:
@@ -64,7 +64,7 @@ def main() -> None:
     workers, sharers = int(places), int(judges)
     if device == "cpu":
         lower_session(CPU_NICENESS)
-    line = Line(connection)
+    line = PoolConnection(connection)
     threading.Thread(target=_live, args=(line,), name="alive", daemon=True).start()
     try:
         maker = VerdictMaker(device, workers, sharers)
@@ -75,14 +75,14 @@ def main() -> None:
     _serve(line, maker, capacity_of(device, workers))
 
 
-def _live(line: Line) -> None:
+def _live(line: PoolConnection) -> None:
     """From before anything heavy is imported until the process ends."""
     while True:
         line.send(JudgeAlive())
-        time.sleep(ALIVE_SECONDS)
+        time.sleep(ALIVE_MESSAGE_SECONDS)
 
 
-def _serve(line: Line, maker: VerdictMaker, capacity: int) -> None:
+def _serve(line: PoolConnection, maker: VerdictMaker, capacity: int) -> None:
     """Until the pool is gone. What is under way then is thrown away."""
     with ThreadPoolExecutor(capacity, thread_name_prefix="verdict") as threads:
         while (message := line.read()) is not None:
@@ -95,7 +95,7 @@ def _serve(line: Line, maker: VerdictMaker, capacity: int) -> None:
         os._exit(0)
 
 
-def _answer(line: Line, maker: VerdictMaker, ask: VerdictRequest) -> None:
+def _answer(line: PoolConnection, maker: VerdictMaker, ask: VerdictRequest) -> None:
     line.send(maker.make(ask, lambda doing: line.send(VerdictStep(number=ask.number, doing=doing))))
 
 

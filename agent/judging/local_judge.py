@@ -19,7 +19,7 @@ from kernelwright.agent.judging.messages import (
     VerdictStep,
 )
 from kernelwright.agent.judging.placed_judge import PlacedJudge, closed_error
-from kernelwright.agent.judging.placing import AtWork, Judge
+from kernelwright.agent.judging.placing import Judge, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost
 from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
 from kernelwright.worker_process import WorkerProcess
@@ -27,7 +27,7 @@ from kernelwright.worker_process import WorkerProcess
 _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
 CLOSING_SECONDS = 5.0
 """That a judge is given to end by itself."""
-SILENT_SECONDS = 90.0
+MAX_SILENT_SECONDS = 90.0
 """Without a message, after which a judge is taken for dead and ended: it says every few seconds that it lives."""
 
 
@@ -54,7 +54,7 @@ class LocalJudge(PlacedJudge):
         """The id of the judge's process, which may have ended."""
         return self._process.pid
 
-    def begin(self, ask: VerdictRequest, work: AtWork) -> None:
+    def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
         """Raises nothing and waits for nobody: where the judge is gone the future raises JudgeLost."""
         self._count(ask.number, work)
         if not self.state.alive:  # it died since it was chosen, and the reading thread may not have seen this verdict
@@ -83,9 +83,9 @@ class LocalJudge(PlacedJudge):
     # -------------------------------------------------------------- the reading thread
     def _read(self) -> None:
         try:
-            while self._connection.poll(SILENT_SECONDS):
+            while self._connection.poll(MAX_SILENT_SECONDS):
                 self._take(_READS.validate_json(self._connection.recv_bytes()))
-            self.trouble = f"the judge {self.name} said nothing for {SILENT_SECONDS:g} s and was ended"
+            self.trouble = f"the judge {self.name} said nothing for {MAX_SILENT_SECONDS:g} s and was ended"
         except (EOFError, OSError, ValueError):
             pass
         self._takes_no_more()

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from kernelwright.agent.judging.messages import VerdictRequest
-from kernelwright.agent.judging.placing import AtWork, Judge
+from kernelwright.agent.judging.placing import Judge, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeState, PoolClosed
 from kernelwright.tools.report import Report
 
@@ -28,7 +28,7 @@ class PlacedJudge(ABC):
         """Whether it has ever begun."""
         self._ended = ended
         self._lock = threading.Lock()
-        self._under_way: dict[int, AtWork] = {}
+        self._under_way: dict[int, VerdictUnderWay] = {}
         self._alive = True
         self._closing = False
 
@@ -49,7 +49,7 @@ class PlacedJudge(ABC):
             return self.capacity - len(self._under_way) if takes else 0
 
     @abstractmethod
-    def begin(self, ask: VerdictRequest, work: AtWork) -> None:
+    def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
         """Raises nothing: where the judge is gone the future raises JudgeLost."""
 
     @abstractmethod
@@ -60,7 +60,7 @@ class PlacedJudge(ABC):
     def close(self) -> None:
         """Ends the judge; what is under way raises PoolClosed."""
 
-    def _count(self, number: int, work: AtWork) -> None:
+    def _count(self, number: int, work: VerdictUnderWay) -> None:
         """One more verdict is under way."""
         with self._lock:
             self._under_way[number] = work

@@ -22,7 +22,7 @@ MAX_DEATHS_BEFORE_READY = 3
 """Times in a row that a judge may die before it was ready; then it is not started again."""
 
 
-class AtWork(NamedTuple):
+class VerdictUnderWay(NamedTuple):
     """A verdict under way."""
 
     future: Future[Report]
@@ -47,7 +47,7 @@ class Judge(Protocol):
         """Verdicts that it could begin now."""
         ...
 
-    def begin(self, ask: VerdictRequest, work: AtWork) -> None:
+    def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
         """Raises nothing: where the judge is gone the future raises JudgeLost."""
         ...
 
@@ -60,11 +60,11 @@ class Judge(Protocol):
         ...
 
 
-class Waiting(NamedTuple):
+class WaitingVerdict(NamedTuple):
     """A verdict that no judge has begun."""
 
     ask: VerdictRequest
-    work: AtWork
+    work: VerdictUnderWay
     device: DeviceKind
     began: Callable[[str], None]
 
@@ -76,7 +76,7 @@ class PlacingPool:
         self._default = default
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingVerdict] = deque()
         self._placed: dict[Future[Report], tuple[Judge, int]] = {}
         self._barren: dict[str, int] = {}
         self._judges: list[Judge] = []
@@ -106,7 +106,7 @@ class PlacingPool:
         with self._lock:
             if self._closed:
                 raise PoolClosed("the judges are closed")
-            self._waiting.append(Waiting(ask, AtWork(future, progress), device or self._default, began))
+            self._waiting.append(WaitingVerdict(ask, VerdictUnderWay(future, progress), device or self._default, began))
         self._place()
         return future
 
@@ -140,8 +140,8 @@ class PlacingPool:
     # -------------------------------------------------------------- placing
     def _place(self) -> None:
         """Gives what waits to judges that are free, in order of arrival within a kind."""
-        begun: list[tuple[Waiting, Judge]] = []
-        hopeless: list[tuple[Waiting, str]] = []
+        begun: list[tuple[WaitingVerdict, Judge]] = []
+        hopeless: list[tuple[WaitingVerdict, str]] = []
         with self._lock:
             for waiting in list(self._waiting):
                 judge = self._free_judge(waiting.device, [judge for _, judge in begun])

@@ -27,13 +27,13 @@ from kernelwright.tools.report import CompileResult
 from kernelwright.tools.sizing.selection import Selection
 from kernelwright.tools.tracing.client import TracedCandidate
 
-LOOK_SECONDS = 0.25
+CANCEL_POLL_SECONDS = 0.25
 """Between two looks at whether a verdict is still wanted."""
-WAITING = "tracing and compiling on the cluster"
+STEP_ON_THE_CLUSTER = "tracing and compiling on the cluster"
 """What a verdict is at meanwhile."""
-PROCESSES = 2
+COMPILE_PROCESSES_OF_A_TASK = 2
 """In which the kernels of one candidate are compiled: a task has one core."""
-PACKAGES = ("kernelwright", "triton", "torch")
+PACKAGES_OF_EQUAL_VERSION = ("kernelwright", "triton", "torch")
 """Whose versions must be the judge's own."""
 
 
@@ -97,12 +97,12 @@ def _front(device: str, target: str) -> Front:
 
     allow_many()
     zygote = new_zygote(Kind.COMPILE)
-    return Front(zygote, Compiler(zygote, processes=PROCESSES), device, target)
+    return Front(zygote, Compiler(zygote, processes=COMPILE_PROCESSES_OF_A_TASK), device, target)
 
 
 @functools.cache
 def _versions() -> tuple[str, ...]:
-    return tuple(f"{name} {_version(name)}" for name in PACKAGES)
+    return tuple(f"{name} {_version(name)}" for name in PACKAGES_OF_EQUAL_VERSION)
 
 
 def _version(name: str) -> str:
@@ -149,8 +149,8 @@ class FrontTasks:
 
         waited = self._task.remote(ask.model_dump_json())
         try:
-            while not ray.wait([waited], timeout=LOOK_SECONDS)[0]:
-                say(WAITING)
+            while not ray.wait([waited], timeout=CANCEL_POLL_SECONDS)[0]:
+                say(STEP_ON_THE_CLUSTER)
             return _READS.validate_json(ray.get(waited))
         except ray.exceptions.RayError as error:
             why = " ".join(str(error).split())[:300]

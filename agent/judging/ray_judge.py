@@ -11,15 +11,15 @@ from pydantic import TypeAdapter
 
 from kernelwright.agent.judging.messages import JudgeReady, VerdictError, VerdictReply, VerdictRequest
 from kernelwright.agent.judging.placed_judge import PlacedJudge, closed_error
-from kernelwright.agent.judging.placing import AtWork, Judge
+from kernelwright.agent.judging.placing import Judge, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost
 from kernelwright.agent.judging.ray_actor import JudgeActor
 from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
 
 _READS: TypeAdapter[VerdictReply | VerdictError] = TypeAdapter(VerdictReply | VerdictError)
-STEP_SECONDS = 0.25
+STEP_POLL_SECONDS = 0.25
 """Between two looks at what a verdict is at."""
-ANSWER_SECONDS = 90.0
+MAX_ANSWER_SECONDS = 90.0
 """That an actor may take to say what a verdict is at; one that says nothing for longer is taken for dead and killed."""
 CLOSING_SECONDS = 5.0
 """That an actor is given to end its processes."""
@@ -27,7 +27,7 @@ OTHER_CALLS_AT_ONCE = 4
 """Calls of an actor that are no verdicts: live, doing, stop, close."""
 
 
-class Place(NamedTuple):
+class ActorPlace(NamedTuple):
     """Where an actor lives."""
 
     name: str
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 class RayJudge(PlacedJudge):
     """Makes its actor at once. Thread-safe."""
 
-    def __init__(self, place: Place, ended: Callable[[Judge], None]) -> None:
+    def __init__(self, place: ActorPlace, ended: Callable[[Judge], None]) -> None:
         """`ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended."""
         device = "cpu" if place.kind is DeviceKind.CPU else "cuda:0"
         super().__init__(place.name, place.kind, capacity_of(device, place.workers, place.tasks), ended)
@@ -56,7 +56,7 @@ class RayJudge(PlacedJudge):
         self._actor = _actor(place, self.device, self.capacity)
         threading.Thread(target=self._watch, name=f"judge {self.name}", daemon=True).start()
 
-    def begin(self, ask: VerdictRequest, work: AtWork) -> None:
+    def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
         """Hands a verdict to the actor; a thread of its own waits for it."""
         self._count(ask.number, work)
         threading.Thread(target=self._follow, args=(ask,), name=f"verdict {ask.number}", daemon=True).start()
@@ -101,8 +101,8 @@ class RayJudge(PlacedJudge):
         try:
             made = self._actor.make.remote(ask.model_dump_json())
             told = ""
-            while not ray.wait([made], timeout=STEP_SECONDS)[0]:
-                doing = ray.get(self._actor.doing.remote(ask.number), timeout=ANSWER_SECONDS)
+            while not ray.wait([made], timeout=STEP_POLL_SECONDS)[0]:
+                doing = ray.get(self._actor.doing.remote(ask.number), timeout=MAX_ANSWER_SECONDS)
                 if doing and doing != told:
                     self._tell(ask.number, doing)
                     told = doing
@@ -130,7 +130,7 @@ class RayJudge(PlacedJudge):
         return JudgeLost(f"the judge {self.name} died{why} while it was at work on this verdict")
 
 
-def _actor(place: Place, device: str, capacity: int) -> Any:
+def _actor(place: ActorPlace, device: str, capacity: int) -> Any:
     """On that node and no other: never restarted, its calls never retried."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

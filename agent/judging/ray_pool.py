@@ -18,20 +18,20 @@ from typing import Any
 from kernelwright.agent.judging.messages import JudgeReady
 from kernelwright.agent.judging.placing import Judge, PlacingPool
 from kernelwright.agent.judging.pool import DeviceKind
-from kernelwright.agent.judging.ray_judge import Place, RayJudge
+from kernelwright.agent.judging.ray_judge import ActorPlace, RayJudge
 from kernelwright.errors import InputError
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.report import Environment
 
-LOOK_SECONDS = 3.0
+NODE_POLL_SECONDS = 3.0
 """Between two looks at which nodes there are."""
-REACH_SECONDS = 5.0
+MAX_CONNECT_SECONDS = 5.0
 """That a head node may take to accept a connection."""
-ADVICE = (
+CONNECTION_ADVICE = (
     "begin one with `ray start --head`; one that asks for a token wants RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN "
     "in this command's environment"
 )
-BEGIN_SECONDS = 180.0
+MAX_FIRST_START_SECONDS = 180.0
 """That the first judge may take to begin."""
 
 
@@ -117,7 +117,7 @@ class RayPool(PlacingPool):
         if found is not None:
             return found
         for judge in judges:
-            if judge.begun.wait(BEGIN_SECONDS) and judge.ready is not None:
+            if judge.begun.wait(MAX_FIRST_START_SECONDS) and judge.ready is not None:
                 return judge.ready
         why = next((judge.trouble for judge in judges if judge.trouble), "it takes too long")
         raise InfrastructureError(f"no judge begins on the Ray cluster: {why}")
@@ -144,19 +144,19 @@ class RayPool(PlacingPool):
             self._place()
 
     def _look_again(self) -> None:
-        while not self._leaving.wait(LOOK_SECONDS):
+        while not self._leaving.wait(NODE_POLL_SECONDS):
             try:
                 self._look()
             except Exception:  # the head node is away for a moment: what is under way finds out by itself
                 logging.getLogger(__name__).warning("the Ray cluster does not answer", exc_info=True)
 
-    def _places(self, node: dict[str, Any]) -> list[Place]:
+    def _places(self, node: dict[str, Any]) -> list[ActorPlace]:
         has, address = node["Resources"], node["NodeManagerAddress"]
         cores, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
         count = gpus if self._kind is DeviceKind.CUDA else min(cores, self._workers or cores)
         workers = self._workers or max(1, cores // max(1, gpus))
         named = f"{address}-{node['NodeID'][:6]}"
-        return [Place(f"{named}/{self._kind}:{k}", node["NodeID"], self._kind, workers) for k in range(count)]
+        return [ActorPlace(f"{named}/{self._kind}:{k}", node["NodeID"], self._kind, workers) for k in range(count)]
 
     def _tasks_of_each(self, nodes: Sequence[dict[str, Any]], judges: int) -> int:
         """Candidates that are traced and compiled at once for one judge by tasks; 0 where its own processes do that."""
@@ -181,7 +181,7 @@ def _check_address(address: str) -> None:
     if not host or not port.isdigit():
         return
     try:
-        socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=MAX_CONNECT_SECONDS).close()
     except OSError as error:
         raise InputError(
             f"--ray {address}: there is no cluster ({error}): begin one with `ray start --head`, and give its address"
@@ -205,5 +205,5 @@ def _connect(address: str) -> bool:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=None, **loopback)
     except (ConnectionError, ValueError, RuntimeError) as error:
         line = " ".join(str(error).split())[:300]
-        raise InputError(f"--ray {address}: there is no cluster ({line}): {ADVICE}") from None
+        raise InputError(f"--ray {address}: there is no cluster ({line}): {CONNECTION_ADVICE}") from None
     return True

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kernelwright.tools.report import KernelResources, Report
 
-SLOW_SHARE = 0.8
+SLOW_SHARE_OF_SPEED_OF_LIGHT = 0.8
 """Of the speed of light: above it there is little left to gain."""
 
 
@@ -25,7 +25,7 @@ def _fitting(report: Report) -> Iterator[str]:
     if launches > 1:
         yield f"there are {launches} launches a call: fuse them, so that nothing between them goes through memory."
     roofline = profile.roofline if profile else None
-    near = profile is not None and (profile.speed_of_light or 0.0) >= SLOW_SHARE
+    near = profile is not None and (profile.speed_of_light or 0.0) >= SLOW_SHARE_OF_SPEED_OF_LIGHT
     if roofline is not None and roofline.bound == "memory" and not near:
         yield "it is bound by memory: load wide and contiguous, read each input once, and give each program more work."
     if roofline is not None and roofline.bound == "compute" and not near:

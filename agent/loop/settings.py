@@ -11,7 +11,7 @@ from kernelwright.agent.loop.search import GoalSearch, Search, SearchKind, make_
 from kernelwright.agent.loop.stopping import Budgets, Goal
 from kernelwright.policies.base import PromptForm, Sampling, Value
 from kernelwright.store.models import Trajectory
-from kernelwright.store.records import Start
+from kernelwright.store.records import TrajectoryStart
 from kernelwright.tools.problem import Problem
 
 EXPLORING_TEMPERATURE = 0.8
@@ -91,7 +91,7 @@ class Settings(Value):
             repeated=trajectory.sample > 0,
         )
 
-    def start(self, problem: Problem, program: str = "") -> Start:
+    def start(self, problem: Problem, program: str = "") -> TrajectoryStart:
         """The row that a trajectory begins with; equal starts go on with one trajectory."""
         options: dict[str, JsonValue] = {
             "targets": list(self.targets),
@@ -113,7 +113,7 @@ class Settings(Value):
             options["tune"] = True
         if self.precision:
             options["precision"] = self.precision
-        return Start(
+        return TrajectoryStart(
             problem=problem,
             policy=self.policy,
             options=options,

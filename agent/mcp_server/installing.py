@@ -13,12 +13,12 @@ from typing import Any
 from kernelwright.errors import InputError
 from kernelwright.tools.report import Value
 
-NAME = "kernelwright"
+SERVER_NAME = "kernelwright"
 CODEX_SECONDS = 60
 """Codex gives a server 10 seconds to start and a tool 60 unless it is told otherwise."""
 
 
-class Client(StrEnum):
+class ClientProgram(StrEnum):
     """Whose configuration is written."""
 
     CLAUDE = "claude"
@@ -28,14 +28,14 @@ class Client(StrEnum):
 class Installed(Value):
     """What was written."""
 
-    client: Client
+    client: ClientProgram
     configuration: Path
     skill: Path
     replaced: bool
     """Whether an entry of that name was there before."""
 
 
-def install(client: Client, root: Path, *, user: bool, arguments: tuple[str, ...] = ()) -> Installed:
+def install(client: ClientProgram, root: Path, *, user: bool, arguments: tuple[str, ...] = ()) -> Installed:
     """Writes the configuration and the skill of one client.
 
     root: the project's folder, or the home folder where `user` is set. arguments: what follows `agent mcp`.
@@ -45,7 +45,7 @@ def install(client: Client, root: Path, *, user: bool, arguments: tuple[str, ...
     if not root.is_dir():
         raise InputError(f"{root} is not a folder: name the project's folder with --project")
     command = [sys.executable, "-m", "kernelwright.agent", "mcp", *arguments]
-    if client is Client.CLAUDE:
+    if client is ClientProgram.CLAUDE:
         configuration = root / (".claude.json" if user else ".mcp.json")
         replaced = _write_json(configuration, {"type": "stdio", "command": command[0], "args": command[1:]})
         skills = root / ".claude" / "skills"
@@ -64,8 +64,8 @@ def _write_json(path: Path, entry: dict[str, Any]) -> bool:
     servers = found.setdefault("mcpServers", {}) if isinstance(found, dict) else None
     if not isinstance(servers, dict):
         raise InputError(f"{path} has no object mcpServers: mend it, then install again")
-    replaced = NAME in servers
-    servers[NAME] = entry
+    replaced = SERVER_NAME in servers
+    servers[SERVER_NAME] = entry
     _write(path, json.dumps(found, indent=2) + "\n")
     return replaced
 
@@ -82,10 +82,10 @@ def _write_toml(path: Path, command: list[str]) -> bool:
     servers = found.setdefault("mcp_servers", tomlkit.table(is_super_table=True))
     if not isinstance(servers, dict):
         raise InputError(f"{path} has no table mcp_servers: mend it, then install again")
-    replaced = NAME in servers
+    replaced = SERVER_NAME in servers
     entry = tomlkit.table()
     entry.update({"command": command[0], "args": command[1:], "startup_timeout_sec": CODEX_SECONDS})
-    servers[NAME] = entry
+    servers[SERVER_NAME] = entry
     _write(path, tomlkit.dumps(found))
     return replaced
 
@@ -99,7 +99,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _copy_skill(skills: Path) -> Path:
-    folder = skills / NAME
-    with resources.as_file(resources.files("kernelwright.agent.mcp_server") / "skills" / NAME) as shipped:
+    folder = skills / SERVER_NAME
+    with resources.as_file(resources.files("kernelwright.agent.mcp_server") / "skills" / SERVER_NAME) as shipped:
         shutil.copytree(shipped, folder, dirs_exist_ok=True)
     return folder

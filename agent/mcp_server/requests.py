@@ -11,7 +11,7 @@ from kernelwright.tools.report import Value
 
 MAX_SOURCE_BYTES = 2 * 2**20
 """Bytes of a candidate or of a reference."""
-MAX_NAME = 1000
+MAX_NAME_CHARACTERS = 1000
 """Characters of a problem's name, of a path, and of words to look for."""
 BASELINES = ("eager", "compile")
 
@@ -38,8 +38,10 @@ def find_problem(asked: str, access: Access) -> Problem:
         _need_size(asked, "the reference")
         check_form(asked)
         return Problem(name="given", source=asked)
-    if len(asked) > MAX_NAME:
-        raise InputError(f"a problem's name has {MAX_NAME} characters at most: a reference's text has several lines")
+    if len(asked) > MAX_NAME_CHARACTERS:
+        raise InputError(
+            f"a problem's name has {MAX_NAME_CHARACTERS} characters at most: a reference's text has several lines"
+        )
     if asked.endswith(".py") or "/" in asked.removeprefix("kernelbench:") or Path(asked).is_file():
         _need_local(access, "a file")
         _need_text_file(Path(asked.strip()).expanduser())
@@ -53,7 +55,7 @@ def read_source(asked: str, access: Access) -> str:
     """
     from kernelwright.agent.command_line.arguments import read_candidate
 
-    if "\n" not in asked and asked.strip().endswith(".py") and len(asked) <= MAX_NAME:
+    if "\n" not in asked and asked.strip().endswith(".py") and len(asked) <= MAX_NAME_CHARACTERS:
         _need_local(access, "a file")
         file = Path(asked.strip()).expanduser()
         _need_text_file(file)

@@ -19,7 +19,7 @@ from kernelwright.agent.mcp_server.answers import (
     VerdictAnswer,
 )
 from kernelwright.agent.mcp_server.judging import JudgeRequest, ServerJudge
-from kernelwright.agent.mcp_server.requests import MAX_NAME, find_problem
+from kernelwright.agent.mcp_server.requests import MAX_NAME_CHARACTERS, find_problem
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.report import InfrastructureError
@@ -43,9 +43,9 @@ TargetsArgument = Annotated[
 ]
 SeedArgument = Annotated[int | None, Field(ge=0, description="Repeats the verdict that told this seed.")]
 BaselineArgument = Annotated[Literal["eager", "compile"], Field(description="PyTorch eager or torch.compile.")]
-VerdictId = Annotated[str, Field(max_length=MAX_NAME, description="As an earlier answer named it.")]
+VerdictId = Annotated[str, Field(max_length=MAX_NAME_CHARACTERS, description="As an earlier answer named it.")]
 
-CONTRACT = (
+CANDIDATE_CONTRACT = (
     "One Python file. `class ModelNew(torch.nn.Module)` takes the arguments of `Model.__init__` (get_init_inputs) and "
     "its forward those of `Model.forward`, and returns a new tensor of the same shape and dtype. Every computation is "
     "done by @triton.jit kernels of the file: torch only allocates, views and copies. It must be right at other sizes "
@@ -80,7 +80,9 @@ class Tools:
     # -------------------------------------------------------------- problems
     def problem_list(
         self,
-        query: Annotated[str, Field(max_length=MAX_NAME, description="Words to look for; all where empty.")] = "",
+        query: Annotated[
+            str, Field(max_length=MAX_NAME_CHARACTERS, description="Words to look for; all where empty.")
+        ] = "",
         limit: Annotated[int, Field(ge=1, le=500)] = 100,
     ) -> CallToolResult:
         """List the problems of the catalogue by name, title and family; with a query the nearest first."""
@@ -110,7 +112,7 @@ class Tools:
                 family=found.family,
                 problem_hash=found.hash,
                 reference=found.source,
-                contract=CONTRACT,
+                contract=CANDIDATE_CONTRACT,
             )
         )
 

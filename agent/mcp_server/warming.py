@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
 
-PROBLEM = "vector_add"
-CANDIDATE = """
+WARMING_PROBLEM = "vector_add"
+WARMING_CANDIDATE = """
 import torch
 import triton
 import triton.language as tl
@@ -37,4 +37,6 @@ def warm(evaluator: Evaluator) -> None:
     from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.tools.pipeline import Options
 
-    evaluator.evaluate(find_by_name(PROBLEM), CANDIDATE, Options(sizes=1, profile=False, torch_compile=False))
+    evaluator.evaluate(
+        find_by_name(WARMING_PROBLEM), WARMING_CANDIDATE, Options(sizes=1, profile=False, torch_compile=False)
+    )

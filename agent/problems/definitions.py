@@ -18,11 +18,11 @@ from typing import Any
 from kernelwright.agent.problems.reading import problem_of, read_text
 from kernelwright.tools.problem import Problem, ProblemError, parse
 
-FREE_AXIS = 64
+FREE_AXIS_SIZE = 64
 """What a free axis is where no workload says it."""
-FLOATS = frozenset(("float64", "float32", "float16", "bfloat16"))
-NARROW = frozenset(("float8_e4m3fn", "float8_e5m2"))
-INTEGERS = frozenset(("int64", "int32", "int16", "int8", "uint8"))
+FLOAT_DTYPES = frozenset(("float64", "float32", "float16", "bfloat16"))
+FLOAT8_DTYPES = frozenset(("float8_e4m3fn", "float8_e5m2"))
+INTEGER_DTYPES = frozenset(("int64", "int32", "int16", "int8", "uint8"))
 
 
 def is_definition(path: Path) -> bool:
@@ -99,7 +99,7 @@ def _axes(axes: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iterator[tuple[
         if not name.isidentifier():
             raise ProblemError(f"its axis {name!r} is no name")
         if name not in computed:
-            yield name, str(int(axis.get("value", chosen.get(name, FREE_AXIS))))
+            yield name, str(int(axis.get("value", chosen.get(name, FREE_AXIS_SIZE))))
     yield from computed.items()
 
 
@@ -139,13 +139,13 @@ class _Inputs:
 
     def _random(self, shape: str, dtype: str) -> str:
         """By its dtype. Whole numbers may be indices: they lie below the smallest axis."""
-        if dtype in FLOATS:
+        if dtype in FLOAT_DTYPES:
             return f"torch.randn({shape}, dtype=torch.{dtype})"
-        if dtype in NARROW:
+        if dtype in FLOAT8_DTYPES:
             return f"torch.randn({shape}).clamp(-2.0, 2.0).to(torch.{dtype})"
         if dtype == "bool":
             return f"torch.randint(0, 2, {shape}).bool()"
-        if dtype not in INTEGERS:
+        if dtype not in INTEGER_DTYPES:
             raise ProblemError(f"torch cannot draw its inputs of type {dtype}")
         low, high = {"int8": ("-128", "128"), "uint8": ("0", "256")}.get(dtype, ("0", self._bound))
         return f"torch.randint({low}, {high}, {shape}, dtype=torch.{dtype})"

@@ -12,7 +12,7 @@ from pathlib import Path
 from kernelwright.agent.problems import definitions, gpumode, matching
 from kernelwright.agent.problems import kernelbench as kernelbench_suite
 from kernelwright.agent.problems import tritonbench as tritonbench_suite
-from kernelwright.agent.problems.data_beside import with_data
+from kernelwright.agent.problems.data_files import with_data
 from kernelwright.agent.problems.forms_of_users.forms import is_problem
 from kernelwright.agent.problems.reading import aliases, read_problem, read_text
 from kernelwright.tools.problem import Problem, ProblemError

@@ -17,9 +17,9 @@ from kernelwright.agent.problems.reading import problem_of, read_text
 from kernelwright.agent.problems.tritonbench_cases import OffDevice
 from kernelwright.tools.problem import Problem, ProblemError, parse
 
-BESIDE = frozenset(("utils", "task", "eval"))
+SUITE_MODULES = frozenset(("utils", "task", "eval"))
 """Modules of the suite itself."""
-NEEDED = ("ref_kernel", "generate_input")
+REQUIRED_FUNCTIONS = ("ref_kernel", "generate_input")
 _KEY = re.compile(r"([{,]\s*)([A-Za-z_]\w*)\s*:")
 _WORDS = {"true": "True", "false": "False", "null": "None"}
 
@@ -65,9 +65,9 @@ def written(source: str, test: dict[str, Any]) -> str:
     """The reference in KernelBench form. Raises ProblemError."""
     tree = parse(source)
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
-    if missing := [name for name in NEEDED if name not in functions]:
+    if missing := [name for name in REQUIRED_FUNCTIONS if name not in functions]:
         raise ProblemError(f"its reference.py defines no {' and no '.join(missing)}")
-    kernel, maker = (functions[name] for name in NEEDED)
+    kernel, maker = (functions[name] for name in REQUIRED_FUNCTIONS)
     needed = maker.args.args[: len(maker.args.args) - len(maker.args.defaults)]
     if unknown := [a.arg for a in needed if a.arg not in test and a.arg != "seed"]:
         raise ProblemError(f"its first test does not say {', '.join(unknown)}")
@@ -130,7 +130,7 @@ def _kept(source: str, tree: ast.Module) -> str:
     gone: list[ast.stmt] = []
     for node in tree.body:
         name = getattr(node, "name", "") or (ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else "")
-        if isinstance(node, ast.ImportFrom) and node.module in BESIDE:
+        if isinstance(node, ast.ImportFrom) and node.module in SUITE_MODULES:
             replaced[node.lineno] = _stand_ins([alias.asname or alias.name for alias in node.names], tree)
             gone.append(node)
         elif name in ("check_implementation", "generate_input"):

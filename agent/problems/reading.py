@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from pathlib import Path
 
-from kernelwright.agent.problems.data_beside import with_data
+from kernelwright.agent.problems.data_files import with_data
 from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.tools.problem import Problem, ProblemError, check_form, inner_integers, module_integers, parse
 
@@ -34,7 +34,7 @@ def read_problem(path: Path, name: str = "", suite: str = "file") -> Problem:
     """One file in KernelBench form, with what it says of itself: title, FAMILY, TAGS, HELD_OUT. Raises ProblemError.
 
     A module or a function with inputs in its file is completed to that form (forms.py), also by a JSON file beside it
-    (data_beside.py).
+    (data_files.py).
     """
     text, name = read_text(path), name or path.name
     try:

@@ -19,7 +19,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 
 PREFIX = "tritonbench-t:"
 FOLDER = "TritonBench_T_v1"
-LISTING = "TritonBench_T_v1.jsonl"
+LISTING_FILE = "TritonBench_T_v1.jsonl"
 
 
 def find(asked: str, path: Path | None) -> Problem:
@@ -93,7 +93,10 @@ def _files(path: Path) -> list[Path]:
 
 def _titles(path: Path) -> dict[str, str]:
     """First sentences of the descriptions, where the listing (a JSON list in spite of its name) is there."""
-    listing = next((f for f in (path / "data" / LISTING, path / LISTING, path.parent / LISTING) if f.is_file()), None)
+    listing = next(
+        (f for f in (path / "data" / LISTING_FILE, path / LISTING_FILE, path.parent / LISTING_FILE) if f.is_file()),
+        None,
+    )
     if listing is None:
         return {}
     try:

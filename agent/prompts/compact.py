@@ -11,7 +11,7 @@ from kernelwright.tools.reference_integers import CPU_SIZES
 _LEFT_OUT = {"FAMILY", "TAGS", "ALIASES", CPU_SIZES}
 
 
-FORM = 2
+FORM_VERSION = 2
 """Counts up when the same reference is written otherwise: part of the prompt's version."""
 _MODULES = {"torch.nn.functional": "F", "torch.nn": "nn"}
 _OWNERS = {"nn": "torch.nn"}

@@ -7,19 +7,19 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
-from kernelwright.agent.prompts.compact import FORM, compact_reference
+from kernelwright.agent.prompts.compact import FORM_VERSION, compact_reference
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Message, PromptForm, Role, Value
-from kernelwright.store.models import ASKED, Action
+from kernelwright.store.models import ACTIONS_OF_THE_POLICY, Action
 from kernelwright.tools.problem import Problem
 
 VERSION = "v1"
-SHIPPED = Path(__file__).parent / VERSION
-NAMES = {
-    PromptForm.CHAT: ("system", *ASKED),
-    PromptForm.COMPACT: ASKED,
+SHIPPED_FOLDER = Path(__file__).parent / VERSION
+TEMPLATE_NAMES = {
+    PromptForm.CHAT: ("system", *ACTIONS_OF_THE_POLICY),
+    PromptForm.COMPACT: ACTIONS_OF_THE_POLICY,
 }
-FIELDS = {"reference", "target", "code", "feedback", "notice", "budget"}
+TEMPLATE_FIELDS = {"reference", "target", "code", "feedback", "notice", "budget"}
 
 
 class PromptFields(Value):
@@ -48,23 +48,25 @@ class Prompts:
         if folder is not None and not folder.is_dir():
             raise InputError(f"there is no folder {folder}: give one with {form}/draft.txt and the like")
         self.form = form
-        self._texts = {name: _read(form, name, folder) for name in NAMES[form]}
+        self._texts = {name: _read(form, name, folder) for name in TEMPLATE_NAMES[form]}
 
     @property
     def version(self) -> str:
         """`v1.chat`, `v1.compact.2`, and where a text is not ours a digest of all of them: `v1.chat+1f0c2a9b`."""
-        form = f"{self.form}.{FORM}" if self.form is PromptForm.COMPACT else self.form
-        shipped = {name: _shipped(self.form, name) for name in NAMES[self.form]}
+        form = f"{self.form}.{FORM_VERSION}" if self.form is PromptForm.COMPACT else self.form
+        shipped = {name: _shipped(self.form, name) for name in TEMPLATE_NAMES[self.form]}
         if shipped == self._texts:
             return f"{VERSION}.{form}"
-        digest = hashlib.sha256("\0".join(self._texts[name] for name in NAMES[self.form]).encode())
+        digest = hashlib.sha256("\0".join(self._texts[name] for name in TEMPLATE_NAMES[self.form]).encode())
         return f"{VERSION}.{form}+{digest.hexdigest()[:8]}"
 
     def messages(self, asked: PromptFields) -> tuple[Message, ...]:
         """The conversation for one request: each turn stands alone, so that a prompt never grows with the history."""
         source = asked.problem.source
         compact = self.form is PromptForm.COMPACT
-        fields = asked.model_dump(include=FIELDS) | {"reference": compact_reference(source) if compact else source}
+        fields = asked.model_dump(include=TEMPLATE_FIELDS) | {
+            "reference": compact_reference(source) if compact else source
+        }
         fields = {name: str(text).strip("\n") for name, text in fields.items()}
         fields["notice"] += "\n\n" if fields["notice"] else ""
         user = Message(role=Role.USER, content=Template(self._texts[asked.action]).substitute(fields).strip("\n"))
@@ -80,14 +82,16 @@ def _read(form: PromptForm, name: str, folder: Path | None) -> str:
 
 @cache
 def _shipped(form: PromptForm, name: str) -> str:
-    return _template(SHIPPED / form / f"{name}.txt")
+    return _template(SHIPPED_FOLDER / form / f"{name}.txt")
 
 
 def _template(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     template = Template(text)
-    unknown = set(template.get_identifiers()) - FIELDS
+    unknown = set(template.get_identifiers()) - TEMPLATE_FIELDS
     if unknown or not template.is_valid():
         named = f"names {', '.join(sorted(unknown))}" if unknown else "has a lone $ (write $$)"
-        raise InputError(f"the prompt {path} {named}: it may hold {', '.join(f'${field}' for field in sorted(FIELDS))}")
+        raise InputError(
+            f"the prompt {path} {named}: it may hold {', '.join(f'${field}' for field in sorted(TEMPLATE_FIELDS))}"
+        )
     return text

@@ -15,20 +15,20 @@ from starlette.exceptions import HTTPException
 
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes import problem_routes, state_routes, verdict_routes
+from kernelwright.agent.serving.routes.admission import AdmissionMiddleware
 from kernelwright.agent.serving.routes.connections import BODY_SECONDS, BodyLimits
 from kernelwright.agent.serving.routes.context import Context
-from kernelwright.agent.serving.routes.entrance import Entrance
 from kernelwright.agent.serving.wire import Code, Error, ErrorBody
 from kernelwright.tools.hardware.machine_info import version
 
 BODY_BYTES = 2**20
 BATCH_BYTES = 16 * 2**20
-STATUS = {
+STATUS_OF_CODE = {
     Code.UNAUTHORIZED: 401, Code.TIMEOUT: 408, Code.TOO_LARGE: 413, Code.INVALID: 422, Code.NOT_FOUND: 404,
     Code.QUEUE_FULL: 429, Code.QUOTA: 429, Code.CLOSING: 503, Code.NO_JUDGES: 503,
 }  # fmt: skip
-UNREADABLE = "the body cannot be read: send JSON in UTF-8, not compressed, and not nested deeply"
-CODES = {401: Code.UNAUTHORIZED, 404: Code.NOT_FOUND, 405: Code.METHOD, 408: Code.TIMEOUT, 413: Code.TOO_LARGE}
+UNREADABLE_MESSAGE = "the body cannot be read: send JSON in UTF-8, not compressed, and not nested deeply"
+CODE_OF_STATUS = {401: Code.UNAUTHORIZED, 404: Code.NOT_FOUND, 405: Code.METHOD, 408: Code.TIMEOUT, 413: Code.TOO_LARGE}
 
 
 def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
@@ -57,7 +57,7 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
         app.include_router(routes.router)
     app.add_middleware(BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES)
     app.add_middleware(
-        Entrance, known=context.tokens.client, needs_token=context.tokens.needed,
+        AdmissionMiddleware, known=context.tokens.client, needs_token=context.tokens.needed,
         answer=lambda refused: _refusal(context, refused),
     )  # fmt: skip
     app.add_exception_handler(RequestRefused, _refused)
@@ -107,7 +107,7 @@ def _refusal(context: Context, error: RequestRefused) -> JSONResponse:
     headers = {"WWW-Authenticate": "Bearer"} if error.code is Code.UNAUTHORIZED else {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
-    return _answer(STATUS[error.code], error.code, error.message, headers)
+    return _answer(STATUS_OF_CODE[error.code], error.code, error.message, headers)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
@@ -131,8 +131,8 @@ def _says_json(request: Request) -> bool:
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    code = CODES.get(error.status_code, Code.INVALID)
-    message = UNREADABLE if error.status_code == 400 else str(error.detail)
+    code = CODE_OF_STATUS.get(error.status_code, Code.INVALID)
+    message = UNREADABLE_MESSAGE if error.status_code == 400 else str(error.detail)
     request.app.state.context.metrics.refused(code.value)
     return _answer(error.status_code, code, message, dict(error.headers or {}))
 

@@ -169,7 +169,7 @@ class Record:
             .join(VERDICT, VERDICT.c.id == SUBMISSION.c.verdict_id)
             .where(VERDICT.c.state == State.FINISHED.value)
             .order_by(VERDICT.c.ended.desc())
-            .limit(MOST_JUDGED)
+            .limit(MAX_SUBMISSIONS_OF_REWARD_HEALTH)
         )
         if problem is not None:
             asked = asked.where(VERDICT.c.problem == problem)
@@ -242,7 +242,7 @@ class Record:
             _set(connection, verdict_id, state=state.value, ended=time.time() if state.ended else None)
 
 
-MOST_JUDGED = 20_000
+MAX_SUBMISSIONS_OF_REWARD_HEALTH = 20_000
 """Submissions that reward health looks at, the newest."""
 
 

@@ -6,7 +6,9 @@ from kernelwright.agent.serving.wire import Score
 from kernelwright.tools.report import Fault, Report, Rung
 from kernelwright.tools.verdict_cache import NOT_KEPT
 
-NO_CANDIDATE = frozenset({Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT})
+FAULTS_OF_NO_CANDIDATE = frozenset(
+    {Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT}
+)
 """Faults of a text that does not try, or tries something else."""
 
 
@@ -18,7 +20,7 @@ def score_of(report: Report) -> Score:
         ended_at=report.ended_at,
         compiled=compiled,
         correct=report.correct,
-        gate=0.0 if fault in NO_CANDIDATE or report.degenerate else 1.0,
+        gate=0.0 if fault in FAULTS_OF_NO_CANDIDATE or report.degenerate else 1.0,
         speedup=report.speedup,
         share=report.own_work.share if report.own_work else None,
         fault=fault,

@@ -43,7 +43,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Report
 
 log = logging.getLogger(__name__)
-FIRST_PROBLEM = "fused_silu"
+WARMING_PROBLEM = "fused_silu"
 """Of the catalogue; what a server prepares before anybody asks for anything."""
 VERDICTS_OF_AN_ESTIMATE = 50
 """Verdicts that an estimate is made of."""
@@ -87,9 +87,9 @@ class Service:
     def warm(self) -> None:
         """What the first submission would wait for: modules, the catalogue, and the statements of the record."""
         candidate = "import triton\nimport triton.language as tl\n"
-        self.preparing.prepare(Submission(problem=ProblemReference(name=FIRST_PROBLEM), candidate=candidate))
-        self.record.find(FIRST_PROBLEM)
-        self.record.attempts([FIRST_PROBLEM])
+        self.preparing.prepare(Submission(problem=ProblemReference(name=WARMING_PROBLEM), candidate=candidate))
+        self.record.find(WARMING_PROBLEM)
+        self.record.attempts([WARMING_PROBLEM])
 
     def close(self) -> None:
         """Ends the judges. What was under way is queued in the record, and begun again by the next server."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernelwright.agent.tuning.tuned import ConfigurationFate, TriedConfiguration, TuningResult
+from kernelwright.agent.tuning.tuned import ConfigurationOutcome, TriedConfiguration, TuningResult
 from kernelwright.errors import InputError
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
@@ -98,7 +98,9 @@ def draw_picture(tuned: TuningResult, path: Path) -> Path:
         timed = [r for r in rows if r.timing is not None]
         shown = timed or rows
         heights = [_height(r, bool(timed)) for r in shown]
-        colours = ["#b5533c" if r.start else "#2f6f4f" if r.fate is ConfigurationFate.WON else "#7a8b99" for r in shown]
+        colours = [
+            "#b5533c" if r.start else "#2f6f4f" if r.fate is ConfigurationOutcome.WON else "#7a8b99" for r in shown
+        ]
         axis.bar(range(len(shown)), heights, color=colours)
         if timed:
             low = [r.timing.median - r.timing.low for r in timed if r.timing is not None]

@@ -14,7 +14,7 @@ from typing import Any
 
 from kernelwright.errors import InputError
 
-VERSION = 1
+JOURNAL_VERSION = 1
 """Raised when a row changes its meaning."""
 
 
@@ -28,7 +28,7 @@ class Journal:
         """
         self.path = path
         self._rows: dict[tuple[str, str], Any] = {}
-        head = {"journal": VERSION, "identity": identity}
+        head = {"journal": JOURNAL_VERSION, "identity": identity}
         try:
             kept = list(_lines(path)) if path.exists() else []
             same = bool(kept) and kept[0] == head

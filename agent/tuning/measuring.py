@@ -9,14 +9,14 @@ from typing import Any, Protocol
 from kernelwright.agent.tuning.halving import HalvingOutcome, TuningBudget, halve
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.settings import TuneSettings, is_allowed
-from kernelwright.agent.tuning.tuned import ConfigurationFate, ParameterGroup, TriedConfiguration
+from kernelwright.agent.tuning.tuned import ConfigurationOutcome, ParameterGroup, TriedConfiguration
 from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import summarise_samples
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space, key_of
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
-KIND = "timed"
+TIMED_KIND = "timed"
 Say = Callable[[str], None]
 
 
@@ -115,14 +115,14 @@ class Measuring:
     def _measure(self, key: str, configuration: Configuration, number: int, calls: int) -> Sequence[float] | None:
         """From the journal where the row is there already."""
         row = f"{self._shape} {number} {key}"
-        found: Any = self._journal.find(KIND, row)
+        found: Any = self._journal.find(TIMED_KIND, row)
         if found is None:
             trial = self._clock.time(rewrite(self._file.source, self._space, configuration), calls)
             found = {
                 "ms": list(trial.milliseconds), "failure": trial.failure, "seconds": trial.seconds,
                 "eager": trial.eager.model_dump(mode="json") if trial.eager is not None else None,
             }  # fmt: skip
-            self._journal.add(KIND, row, found)
+            self._journal.add(TIMED_KIND, row, found)
             self._say(f"timed {calls} calls of configuration {key[:60]}")
         self._seconds += float(found["seconds"])
         if self._eager is None and found["eager"] is not None:
@@ -157,12 +157,12 @@ def _with_timings(
         if key is None:
             rows.append(row)
         elif key in halved.failed:
-            rows.append(row.with_(fate=ConfigurationFate.WRONG))
+            rows.append(row.with_(fate=ConfigurationOutcome.WRONG))
         else:
             won = _key(best, group) == _key(row.configuration, group)
             rows.append(
                 row.with_(
-                    fate=ConfigurationFate.WON if won else ConfigurationFate.MEASURED,
+                    fate=ConfigurationOutcome.WON if won else ConfigurationOutcome.MEASURED,
                     timing=summarise_samples(halved.samples[key]),
                 )
             )

@@ -18,12 +18,12 @@ from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Role, Setting, Space
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 
-MOST_ROWS = 200
+MAX_CANDIDATES_READ = 200
 """Tuned candidates that are looked at, the latest first."""
-MOST_PRIORS = 4
+MAX_PRIORS = 4
 
 Priors = Callable[[], list[dict[str, Setting]]]
-KIND = "priors"
+PRIORS_KIND = "priors"
 """Of the journal's row."""
 
 Shape = tuple[tuple[str, bool, int], ...]
@@ -43,10 +43,10 @@ def no_priors() -> list[dict[str, Setting]]:
 
 def priors_of_journal(journal: Journal, priors: Priors) -> list[dict[str, Setting]]:
     """Asked for once: a tuning that goes on begins where it began, whatever the store has learnt since."""
-    known = journal.find(KIND, "")
+    known = journal.find(PRIORS_KIND, "")
     if known is None:
         known = priors()
-        journal.add(KIND, "", known)
+        journal.add(PRIORS_KIND, "", known)
     return [dict(one) for one in known]
 
 
@@ -82,7 +82,7 @@ def priors_from(winners: Iterable[str], space: Space) -> list[dict[str, Setting]
             for theirs in others.values():
                 if kind_of(theirs) == kind_of(parameters):
                     found[tuple(sorted(_carried(parameters, theirs).items()))] += 1
-    return [dict(one) for one, _ in found.most_common(MOST_PRIORS) if one]
+    return [dict(one) for one, _ in found.most_common(MAX_PRIORS) if one]
 
 
 def _carried(own: Sequence[Parameter], theirs: Sequence[Parameter]) -> dict[str, Setting]:
@@ -108,5 +108,5 @@ def _by_kernel(space: Space) -> dict[str, list[Parameter]]:
 
 def _tuned(store: Store) -> list[Turn]:
     """The latest first."""
-    found = deque(store.samples(CandidateFilter(action=Action.TUNE, correct=True)), maxlen=MOST_ROWS)
+    found = deque(store.samples(CandidateFilter(action=Action.TUNE, correct=True)), maxlen=MAX_CANDIDATES_READ)
     return list(reversed(found))

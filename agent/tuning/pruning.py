@@ -12,13 +12,13 @@ from functools import partial
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.proposals import Proposals, groups_of
 from kernelwright.agent.tuning.settings import TuneSettings, is_allowed
-from kernelwright.agent.tuning.tuned import ConfigurationFate, ParameterGroup, TriedConfiguration
+from kernelwright.agent.tuning.tuned import ConfigurationOutcome, ParameterGroup, TriedConfiguration
 from kernelwright.tools.tuning.compile_scores import CompileScore
 from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, key_of
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
-KIND = "compiled"
+COMPILED_KIND = "compiled"
 """Of the journal's rows."""
 MAX_FACTOR_BEHIND = 3.0
 """Times the best figure of the model: beyond it a configuration is not worth a GPU's time. The model is coarse."""
@@ -88,13 +88,13 @@ def _tried(
                 waiting = {
                     key_of(one): pool.submit(score, rewrite(file.source, space, one))
                     for one in batch
-                    if journal.find(KIND, key_of(one)) is None
+                    if journal.find(COMPILED_KIND, key_of(one)) is None
                 }
                 for one in batch:
                     key = key_of(one)
                     if key in waiting:
-                        journal.add(KIND, key, waiting[key].result().model_dump(mode="json"))
-                    tried[key] = (one, CompileScore.model_validate(journal.find(KIND, key)))
+                        journal.add(COMPILED_KIND, key, waiting[key].result().model_dump(mode="json"))
+                    tried[key] = (one, CompileScore.model_validate(journal.find(COMPILED_KIND, key)))
                     say(f"compiled {len(tried)} of {most} configurations")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -118,19 +118,19 @@ def _with_fates(
     for key, (configuration, found) in ranked:
         is_start = key == key_of(start)
         if not found.passed:
-            fate = ConfigurationFate.FAILED
+            fate = ConfigurationOutcome.FAILED
         elif is_start:
-            fate = ConfigurationFate.REMAINS
+            fate = ConfigurationOutcome.REMAINS
         elif found.identity in seen:
-            fate = ConfigurationFate.SAME
+            fate = ConfigurationOutcome.SAME
         elif not is_allowed(space, configuration, settings.precision):
-            fate = ConfigurationFate.OUTSIDE
+            fate = ConfigurationOutcome.OUTSIDE
         elif remaining >= most - 1 or (best and found.cycles and found.cycles > MAX_FACTOR_BEHIND * best):
-            fate = ConfigurationFate.SLOWER
+            fate = ConfigurationOutcome.SLOWER
         elif figures[found.cycles or 0.0] >= MAX_INDISTINGUISHABLE:
-            fate = ConfigurationFate.ALIKE
+            fate = ConfigurationOutcome.ALIKE
         else:
-            fate, remaining = ConfigurationFate.REMAINS, remaining + 1
+            fate, remaining = ConfigurationOutcome.REMAINS, remaining + 1
             figures[found.cycles or 0.0] += 1
         seen.add(found.identity)
         relative = found.cycles / base if found.passed and found.cycles is not None and base else None

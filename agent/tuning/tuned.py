@@ -12,7 +12,7 @@ from kernelwright.tools.tuning.compile_scores import CompileScore
 from kernelwright.tools.tuning.kernel_text.parameters import FixedNumber, Setting
 
 
-class ConfigurationFate(StrEnum):
+class ConfigurationOutcome(StrEnum):
     """What became of one configuration."""
 
     REMAINS = "remains"
@@ -37,7 +37,7 @@ class TriedConfiguration(Value):
     """One configuration that was tried."""
 
     configuration: dict[str, Setting]
-    fate: ConfigurationFate
+    fate: ConfigurationOutcome
     score: CompileScore
     relative: Number | None = None
     """The model's figure over that of the file's own configuration; below 1 it should be faster. No measurement."""
@@ -63,7 +63,7 @@ class ParameterGroup(Value):
         return [
             row
             for row in self.rows
-            if row.fate in (ConfigurationFate.REMAINS, ConfigurationFate.MEASURED, ConfigurationFate.WON)
+            if row.fate in (ConfigurationOutcome.REMAINS, ConfigurationOutcome.MEASURED, ConfigurationOutcome.WON)
         ]
 
 

@@ -16,7 +16,7 @@ from kernelwright.agent.tuning.priors import Priors, no_priors, priors_of_journa
 from kernelwright.agent.tuning.pruning import prune
 from kernelwright.agent.tuning.settings import TuneSettings, precision_class_of
 from kernelwright.agent.tuning.tuned import (
-    ConfigurationFate,
+    ConfigurationOutcome,
     JudgedConfiguration,
     ParameterGroup,
     Parameters,
@@ -134,7 +134,7 @@ class Tuner:
                 report = self._judged(space, row.configuration)
                 told = report.interpreted is not None
                 note = "" if report.correct else report.explanation
-                fate = row.fate if report.correct or not told else ConfigurationFate.WRONG
+                fate = row.fate if report.correct or not told else ConfigurationOutcome.WRONG
                 right = report.correct if told else None
                 fine += report.correct
                 rows[rows.index(row)] = row.with_(right_on_cpu=right, note=note, fate=fate)

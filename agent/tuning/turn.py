@@ -24,7 +24,7 @@ from kernelwright.tools.problem import Problem
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
 
-NAME = "tuner"
+TUNER_NAME = "tuner"
 """What the stored turn names as its policy."""
 TURN_SHARE_OF_GPU_SECONDS = 0.5
 """Of the GPU-seconds that a run has left, for one turn."""
@@ -122,6 +122,6 @@ def _answer(source: str, told: str, begun: float) -> Completion:
     usage = Usage(prompt_tokens=0, completion_tokens=0, dollars=0.0)
     ending = "" if source.endswith("\n") else "\n"
     return Completion(
-        text=f"{told}\n\n```python\n{source}{ending}```\n", finish=FinishReason.STOP, usage=usage, policy=NAME,
+        text=f"{told}\n\n```python\n{source}{ending}```\n", finish=FinishReason.STOP, usage=usage, policy=TUNER_NAME,
         latency=time.monotonic() - begun,
     )  # fmt: skip

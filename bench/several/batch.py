@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from bench.several.candidates import Candidate, endless, read
-from bench.several.results import Asked, Results, asked
+from bench.several.results import PhaseRequest, Results, asked
 from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import MAX_ATTEMPTS, DeviceKind, JudgeLost
 from kernelwright.tools.judging.options import Options
@@ -170,7 +170,7 @@ def measured(feeder: Feeder, candidates: Iterable[Candidate], until: float = flo
     }  # fmt: skip
 
 
-class Killed:
+class JudgeKiller:
     """Kills the last judge as soon as it is at work and `after` verdicts have ended; sees when it works again."""
 
     def __init__(self, feeder: Feeder, after: int) -> None:
@@ -215,7 +215,7 @@ def with_a_kill(turn: Turn, pool: Pool, candidates: Sequence[Candidate], options
             endless(candidates, f"killed {series}"), 8 + 8 * count if pool.devices[0] is DeviceKind.CUDA else 4 + count
         )
     )
-    killed = Killed(feeder, after=count)
+    killed = JudgeKiller(feeder, after=count)
     began = time.monotonic()
     feeder.feed(texts)
     seconds = time.monotonic() - began
@@ -269,7 +269,7 @@ class Clock:
 class Batch:
     """The turns so far: the candidates of the first one, and its verdicts a second."""
 
-    def __init__(self, given: Asked, results: Results, clock: Clock) -> None:
+    def __init__(self, given: PhaseRequest, results: Results, clock: Clock) -> None:
         self._given, self._results, self._clock = given, results, clock
         self._candidates, self._options = read(given.candidates), options_for(given.devices)
         self._chosen = list[Candidate]()

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from concurrent.futures import TimeoutError as TooLate
 from pathlib import Path
 
-from bench.suite import honest, problem_of
+from bench.judge_suites import honest, problem_of
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Value
 

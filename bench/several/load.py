@@ -25,7 +25,7 @@ BEGIN_SECONDS = 30.0
 """Until the first burst of `go` is over, at most: NCCL connects its processes in it."""
 
 
-class Switch:
+class LoadSwitch:
     """What the input says, for the thread or processes that work."""
 
     def __init__(self, going: Any, ended: Any, begun: Any) -> None:
@@ -65,7 +65,7 @@ def step_of(kind: str, device: str) -> Callable[[], Any]:
     return lambda: dist.all_reduce(there, op=dist.ReduceOp.MAX)
 
 
-def work(switch: Switch, kind: str, device: str, decide: Any = None) -> None:
+def work(switch: LoadSwitch, kind: str, device: str, decide: Any = None) -> None:
     """Bursts of steps while it is on.
 
     decide: the group in which all processes agree before each burst whether it is; not NCCL's, in which whoever waits
@@ -84,7 +84,7 @@ def work(switch: Switch, kind: str, device: str, decide: Any = None) -> None:
         switch.begun.set()
 
 
-def _over(switch: Switch, decide: Any) -> bool:
+def _over(switch: LoadSwitch, decide: Any) -> bool:
     """Waits until it is on; whether the end has come. The first process decides for all."""
     if decide is None:
         switch.going.wait()
@@ -109,7 +109,7 @@ def member(rank: int, devices: list[str], port: int, going: Any, ended: Any, beg
     if on_gpu:
         torch.cuda.set_device(devices[rank])
     dist.init_process_group("nccl" if on_gpu else "gloo", rank=rank, world_size=len(devices))
-    work(Switch(going, ended, begun), "all_reduce", devices[rank], dist.new_group(backend="gloo"))
+    work(LoadSwitch(going, ended, begun), "all_reduce", devices[rank], dist.new_group(backend="gloo"))
     dist.destroy_process_group()
 
 
@@ -127,12 +127,12 @@ def main() -> None:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
         context = multiprocessing.get_context("spawn")
-        switch = Switch(context.Event(), context.Event(), context.Event())
+        switch = LoadSwitch(context.Event(), context.Event(), context.Event())
         arguments = (given.devices, port, switch.going, switch.ended, switch.begun)
         multiprocessing.spawn(member, arguments, nprocs=len(given.devices), join=False, daemon=True)
         switch.read()
         return
-    switch = Switch(threading.Event(), threading.Event(), threading.Event())
+    switch = LoadSwitch(threading.Event(), threading.Event(), threading.Event())
     for device in given.devices:
         threading.Thread(target=work, args=(switch, given.kind, device), daemon=True).start()
     switch.read()

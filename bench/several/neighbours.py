@@ -75,7 +75,7 @@ class Loader:
         self._process.wait()
 
 
-class Seen(NamedTuple):
+class TimedVerdict(NamedTuple):
     """One verdict under one condition."""
 
     milliseconds: float | None
@@ -85,7 +85,7 @@ class Seen(NamedTuple):
     refused: str
 
 
-def judged(pool: LocalPool, candidate: Candidate, number: int) -> Seen:
+def judged(pool: LocalPool, candidate: Candidate, number: int) -> TimedVerdict:
     """On a CPU there is no clock of record: the seconds of the verdict stand for it, as a rehearsal."""
     on_gpu = pool.devices[0].value == "cuda"
     options = Options(sizes=0, seed=1, torch_compile=False)
@@ -93,14 +93,14 @@ def judged(pool: LocalPool, candidate: Candidate, number: int) -> Seen:
     try:
         report = pool.submit(one.problem, one.source, options).result()
     except InfrastructureError as error:
-        return Seen(None, 0.0, None, str(error)[:120])
+        return TimedVerdict(None, 0.0, None, str(error)[:120])
     if not on_gpu:
-        return Seen(report.seconds * 1e3, 0.0, None, "")
+        return TimedVerdict(report.seconds * 1e3, 0.0, None, "")
     profile = report.profile
     if profile is None or profile.candidate is None:
-        return Seen(None, 0.0, None, report.explanation[:120])
+        return TimedVerdict(None, 0.0, None, report.explanation[:120])
     busy = max((one.busy for one in profile.neighbours), default=0.0)
-    return Seen(profile.candidate.median, busy, profile.clocks.sm_mhz if profile.clocks else None, "")
+    return TimedVerdict(profile.candidate.median, busy, profile.clocks.sm_mhz if profile.clocks else None, "")
 
 
 class Turns:
@@ -108,7 +108,7 @@ class Turns:
 
     def __init__(self, pool: LocalPool, candidates: list[Candidate], asked_for: list[Condition]) -> None:
         self.pool, self.candidates, self.conditions = pool, candidates, asked_for
-        self.seen: dict[tuple[str, str], list[Seen]] = defaultdict(list)
+        self.seen: dict[tuple[str, str], list[TimedVerdict]] = defaultdict(list)
         self.rounds = self._number = 0
         self._loaders = {one.name: Loader(one) for one in asked_for if one.kind}
 

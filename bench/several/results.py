@@ -83,7 +83,7 @@ def _told(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "/")
 
 
-class Asked(argparse.Namespace):
+class PhaseRequest(argparse.Namespace):
     """What every phase is told."""
 
     devices: list[str]
@@ -93,7 +93,7 @@ class Asked(argparse.Namespace):
     candidates: Path
 
 
-def asked(description: str | None, argv: Sequence[str] | None = None) -> Asked:
+def asked(description: str | None, argv: Sequence[str] | None = None) -> PhaseRequest:
     """The arguments of one phase."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--devices", type=lambda text: text.split(","), required=True)
@@ -101,4 +101,4 @@ def asked(description: str | None, argv: Sequence[str] | None = None) -> Asked:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--candidates", type=Path, required=True, help="made by bench.several.candidates")
     parser.add_argument("--out", type=Path, required=True)
-    return parser.parse_args(argv, Asked())
+    return parser.parse_args(argv, PhaseRequest())

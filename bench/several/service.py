@@ -27,7 +27,7 @@ import psutil
 
 from bench.several.batch import options_for
 from bench.several.candidates import Candidate, endless, read
-from bench.several.results import Asked, Results, asked
+from bench.several.results import PhaseRequest, Results, asked
 
 CLIENTS = 200
 KILL_SHARE = 0.25
@@ -40,7 +40,7 @@ TOKEN = "token-of-client-{:08d}"
 class Server:
     """`agent serve` in a folder of its own."""
 
-    def __init__(self, folder: Path, given: Asked, clients: int) -> None:
+    def __init__(self, folder: Path, given: PhaseRequest, clients: int) -> None:
         tokens = "".join(f"client{k} {TOKEN.format(k)}\n" for k in range(clients))
         (folder / "tokens.txt").write_text(tokens)
         on_cpu = given.devices[0] == "cpu"

@@ -22,7 +22,7 @@ _LISTING_SECONDS = 10.0
 _NO_KEY = "none"
 
 
-class Served(Value):
+class ServedModel(Value):
     """What a server says of itself and its model."""
 
     is_vllm: bool = False
@@ -55,7 +55,7 @@ class Connection:
         self._client = _client(url, key, timeout)
         self._gate = asyncio.Semaphore(at_once)
         self._door = asyncio.Lock()
-        self._served: Served | None = None
+        self._served: ServedModel | None = None
 
     async def close(self) -> None:
         """Closes the client's connections, within its event loop."""
@@ -66,7 +66,7 @@ class Connection:
         async with self._gate:
             return await self._read(self._client.chat.completions.with_streaming_response.create, self._timeout, body)
 
-    async def served(self) -> Served:
+    async def served(self) -> ServedModel:
         """Reads /models once; where that fails for now, the server is a plain one, and is asked again next time."""
         async with self._door:
             if self._served is not None:
@@ -78,15 +78,15 @@ class Connection:
                     served_model, Models.model_validate(content), self._model, self.url
                 )
             except ValidationError:
-                self._served = Served()
+                self._served = ServedModel()
             except PolicyUnavailable as error:
                 if error.trouble in (Trouble.CONNECTION, Trouble.TIMEOUT, Trouble.BUSY):
                     raise
-                return Served()
-            except NotServed:
+                return ServedModel()
+            except ModelNotServed:
                 raise
             except PolicyRefused:
-                self._served = Served()
+                self._served = ServedModel()
             return self._served
 
     async def _read(self, call: Any, seconds: float, body: dict[str, Any]) -> Any:
@@ -106,17 +106,17 @@ class Connection:
             raise unavailable(error, self.url) from error
 
 
-def served_model(models: Models, model: str, url: str) -> Served:
+def served_model(models: Models, model: str, url: str) -> ServedModel:
     """Plain, unless a vLLM server lists the model; reads the model's folder where it is on this machine."""
     listed = {entry.id: entry for entry in models.data}
     if not any(entry.owned_by == "vllm" for entry in models.data):
-        return Served()
+        return ServedModel()
     if model not in listed:
-        raise NotServed(f"{url} has no model {model!r}: it serves {', '.join(sorted(listed))}", Trouble.MODEL)
+        raise ModelNotServed(f"{url} has no model {model!r}: it serves {', '.join(sorted(listed))}", Trouble.MODEL)
     base = listed.get(listed[model].parent or model, listed[model])
     folder = Path(base.root or "")
     is_here = bool(base.root) and (folder / "config.json").is_file()
-    return Served(
+    return ServedModel(
         is_vllm=True,
         context=base.max_model_len,
         root=base.root,
@@ -127,7 +127,7 @@ def served_model(models: Models, model: str, url: str) -> Served:
     )
 
 
-class NotServed(PolicyRefused):
+class ModelNotServed(PolicyRefused):
     """The server lists its models, and this is none of them."""
 
 

@@ -20,7 +20,7 @@ from kernelwright.policies.base import (
     Sampling,
     Trouble,
 )
-from kernelwright.policies.openai.connection import Connection, Served, UnknownField
+from kernelwright.policies.openai.connection import Connection, ServedModel, UnknownField
 from kernelwright.policies.openai.event_loop import EventLoop
 from kernelwright.policies.openai.reply import Reply, parse_reply
 from kernelwright.policies.prices import Prices
@@ -50,7 +50,7 @@ class OpenAIPolicy:
         self._prices = prices or Prices()
         self._loop = EventLoop()
         self._connection: Connection | None = None
-        self._served = Served()
+        self._served = ServedModel()
         self._is_processed: bool | None = None
         self._without: set[str] = set()
 
@@ -66,7 +66,7 @@ class OpenAIPolicy:
             self.served()
         return self._served.prompt_form
 
-    def served(self) -> Served:
+    def served(self) -> ServedModel:
         """What the server says of its model.
 
         Raises PolicyUnavailable, and PolicyRefused where it serves another one.
@@ -74,7 +74,7 @@ class OpenAIPolicy:
         self._served = self._loop.wait_for(self._listed())
         return self._served
 
-    async def _listed(self) -> Served:
+    async def _listed(self) -> ServedModel:
         return await self._open().served()
 
     def _open(self) -> Connection:

@@ -28,10 +28,10 @@ from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD
 
 LOAD_SECONDS = 600.0
 """For loading weights."""
-LOADED_ADAPTERS = 2
+MAX_LOADED_ADAPTERS = 2
 """Adapters that stay loaded."""
-FOR_ADAPTERS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora --max-lora-rank 64"
-FOR_WEIGHTS = f"VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls {EXTENSION_CLASS}"
+ADAPTER_SETTINGS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora --max-lora-rank 64"
+WEIGHT_SETTINGS = f"VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls {EXTENSION_CLASS}"
 
 
 class VLLMServerPolicy(Forwarding):
@@ -59,21 +59,23 @@ class VLLMServerPolicy(Forwarding):
         if name in self._adapters:
             return name
         self._unload(name, missing=True)
-        self._tell("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder.resolve())}, FOR_ADAPTERS)
+        self._tell("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder.resolve())}, ADAPTER_SETTINGS)
         self._adapters.append(name)
-        while len(self._adapters) > LOADED_ADAPTERS:
+        while len(self._adapters) > MAX_LOADED_ADAPTERS:
             self._unload(self._adapters.popleft())
         return name
 
     def take_weights(self, folder: Path) -> None:
         """Nobody may be asking. Raises PolicyRefused where the server has read others, or keeps what it has cached."""
         folder, self._is_moved = folder.resolve(), True
-        said = self._tell("/collective_rpc", {"method": LOAD_METHOD, "kwargs": {"folder": str(folder)}}, FOR_WEIGHTS)
+        said = self._tell(
+            "/collective_rpc", {"method": LOAD_METHOD, "kwargs": {"folder": str(folder)}}, WEIGHT_SETTINGS
+        )
         if set(said.get("results", [None])) != {weights_revision(folder)}:
             raise PolicyRefused(
                 f"{self._url} read other weights than lie in {folder}: share that folder", Trouble.MODEL
             )
-        if not self._tell("/reset_prefix_cache", {}, FOR_WEIGHTS).get("success"):
+        if not self._tell("/reset_prefix_cache", {}, WEIGHT_SETTINGS).get("success"):
             raise PolicyRefused(f"{self._url} is busy for others: nobody else may ask it meanwhile", Trouble.MODEL)
 
     def close(self) -> None:
@@ -90,7 +92,7 @@ class VLLMServerPolicy(Forwarding):
 
     def _unload(self, name: str, missing: bool = False) -> None:
         try:
-            self._tell("/v1/unload_lora_adapter", {"lora_name": name}, FOR_ADAPTERS)
+            self._tell("/v1/unload_lora_adapter", {"lora_name": name}, ADAPTER_SETTINGS)
         except PolicyRefused:
             if not missing:
                 raise

@@ -69,7 +69,7 @@ def loop(
 
     The same command goes on where it was stopped.
     """
-    from kernelwright.rl.training.early import look_at_problems
+    from kernelwright.rl.training.early_checks import check_problems
     from kernelwright.rl.training.online.options import LoopOptions
 
     groups = (cycle, rollouts, reward, trainer)
@@ -77,7 +77,7 @@ def loop(
     for group in groups:
         asked |= group.fields()
     options = LoopOptions(**asked)
-    look_at_problems(options)
+    check_problems(options)
     _looped(options, as_json)
 
 

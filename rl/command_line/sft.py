@@ -14,7 +14,7 @@ from kernelwright.agent.command_line.options import expand_groups
 from kernelwright.rl.command_line.options.shared import Adapter, Against, AsJson, Debug, Settings, StorageName
 
 if TYPE_CHECKING:
-    from kernelwright.rl.training.sft.encoding import Choice
+    from kernelwright.rl.training.sft.encoding import RowSelection
     from kernelwright.rl.training.sft.options import FineTuned, Options
 
 Out = Annotated[
@@ -67,7 +67,7 @@ class RowOptions:
         float, typer.Option(min=0.0, max=1.0, help="Share of the rows given as fill-in-the-middle as well.")
     ] = 0.0
 
-    def choice(self, base: str, seed: int) -> Choice:
+    def choice(self, base: str, seed: int) -> RowSelection:
         """The rows that are trained on. Raises InputError where a form or a kind means nothing."""
         from kernelwright.rl.training.sft.sft_arguments import parse_prompt_form, parse_row_selection
 

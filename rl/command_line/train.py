@@ -147,11 +147,11 @@ def _method(asked: str | None) -> Any:
 
 
 def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:
-    from kernelwright.rl.training.early import look_at_log
+    from kernelwright.rl.training.early_checks import check_log
     from kernelwright.rl.training.options import LogOptions
 
     options = LogOptions(**asked)
-    look_at_log(options)
+    check_log(options)
     _trained_from_log(options, dry_run, as_json)
 
 
@@ -176,11 +176,11 @@ def _trained_from_log(options: LogOptions, dry_run: bool, as_json: bool) -> None
 
 def _online(asked: dict[str, Any], as_json: bool) -> None:
     from kernelwright.rl.command_line.options.spreading import spread
-    from kernelwright.rl.training.early import look_at_problems
+    from kernelwright.rl.training.early_checks import check_problems
     from kernelwright.rl.training.online.options import OnlineOptions
 
     options = OnlineOptions(**spread(asked))
-    look_at_problems(options)
+    check_problems(options)
     _trained_online(options, as_json)
 
 

@@ -6,7 +6,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import reply_of, score
-from kernelwright.rl.credit.turn_credit import GAMMA, Move, credit
+from kernelwright.rl.credit.turn_credit import GAMMA, CreditedTurn, credit
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 
@@ -52,7 +52,7 @@ def explain_candidate(store: Store, candidate_id: int, formula: Formula, gamma: 
     scored = score(formula, report, reply_of(turn))
     failure = report.failure
     moves = [
-        Move(other.candidate_id, other.parent_id, score(formula, other.report, reply_of(other)).total, "one")
+        CreditedTurn(other.candidate_id, other.parent_id, score(formula, other.report, reply_of(other)).total, "one")
         for other in store.samples(CandidateFilter(trajectory_id=turn.trajectory_id))
         if other.report is not None
     ]

@@ -79,21 +79,21 @@ class Formula(Value):
         return f"{self.name}@{self.version}+{hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]}"
 
 
-DEFAULT = "default"
-EXECUTION = "execution"
+DEFAULT_FORMULA = "default"
+EXECUTION_FORMULA = "execution"
 
 PRESETS: dict[str, Formula] = {
     formula.name: formula
     for formula in (
         Formula(
-            name=DEFAULT, compile=0.02, checks=0.03, correct=1.0, speed=0.5, share=0.25, length=-0.02,
+            name=DEFAULT_FORMULA, compile=0.02, checks=0.03, correct=1.0, speed=0.5, share=0.25, length=-0.02,
             why="being right dominates; speed is a logarithm, clipped, so that one lucky timing cannot "
             "outweigh a group; a share of GPU time "
             "keeps a kernel that does 1 % of the work from counting as one; 0.05 of tie-break lets a small "
             "policy climb before anything is right",
         ),
         Formula(
-            name=EXECUTION, compile=0.02, checks=0.03, correct=1.0, length=-0.02,
+            name=EXECUTION_FORMULA, compile=0.02, checks=0.03, correct=1.0, length=-0.02,
             why="the default without what only a GPU can measure: for logs that were judged on a CPU",
         ),
         Formula(

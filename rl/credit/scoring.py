@@ -10,15 +10,15 @@ from kernelwright.rl.credit.formula import Formula, RewardPart, SpeedScale
 from kernelwright.store.records import Turn
 from kernelwright.tools.report import CorrectnessResult, Fault, Report, Rung
 
-BREAKS_THE_RULE = frozenset(
+FAULTS_THAT_BREAK_THE_RULE = frozenset(
     {Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT}
 )
 """Faults of form and of whose work it is: with these everything else is worth nothing."""
-BEFORE_A_LAUNCH = frozenset({Fault.IMPORT, Fault.COMPILE, Fault.RESOURCES, Fault.LAUNCH})
+FAULTS_BEFORE_A_LAUNCH = frozenset({Fault.IMPORT, Fault.COMPILE, Fault.RESOURCES, Fault.LAUNCH})
 """Faults that come before any kernel ran."""
 
 
-class Reply(Value):
+class ReplyForm(Value):
     """The form of the answer, as far as a reward looks at it."""
 
     finish: FinishReason | None = None
@@ -38,17 +38,17 @@ class Scored(Value):
         return math.fsum(self.parts.values())
 
 
-def reply_of(turn: Turn) -> Reply:
+def reply_of(turn: Turn) -> ReplyForm:
     """Returns what the formula needs of a turn's reply: how it ended, and its length in tokens."""
     completion = turn.completion
     if completion is None:
-        return Reply()
-    return Reply(finish=completion.finish, tokens=completion.usage.completion_tokens)
+        return ReplyForm()
+    return ReplyForm(finish=completion.finish, tokens=completion.usage.completion_tokens)
 
 
-def score(formula: Formula, report: Report, reply: Reply | None = None) -> Scored:
+def score(formula: Formula, report: Report, reply: ReplyForm | None = None) -> Scored:
     """The reward of one verdict. Pure: the same report, reply and formula always give the same parts."""
-    reply = reply or Reply()
+    reply = reply or ReplyForm()
     values: dict[RewardPart, tuple[float, str]] = {
         RewardPart.FORM: _form(formula, report),
         RewardPart.COMPILE: _compile(formula, report),
@@ -68,7 +68,7 @@ def score(formula: Formula, report: Report, reply: Reply | None = None) -> Score
 
 def follows_the_rule(report: Report) -> bool:
     """Says whether a candidate has no fault that breaks the rule of its own work."""
-    return report.failure is None or report.failure.fault not in BREAKS_THE_RULE
+    return report.failure is None or report.failure.fault not in FAULTS_THAT_BREAK_THE_RULE
 
 
 def compiled(report: Report) -> bool:
@@ -77,7 +77,7 @@ def compiled(report: Report) -> bool:
         return False
     if report.compile is not None:
         return report.compile.passed
-    return report.failure is None or report.failure.fault not in BEFORE_A_LAUNCH
+    return report.failure is None or report.failure.fault not in FAULTS_BEFORE_A_LAUNCH
 
 
 def on_gpu(report: Report) -> bool:
@@ -159,7 +159,7 @@ def _share(formula: Formula, report: Report) -> tuple[float, str]:
     return formula.share * share, f"{share:.0%} of GPU time is in its own kernels"
 
 
-def _length(formula: Formula, reply: Reply) -> tuple[float, str]:
+def _length(formula: Formula, reply: ReplyForm) -> tuple[float, str]:
     if reply.finish is FinishReason.LENGTH:
         return formula.length, f"the reply was cut off after {reply.tokens} tokens"
     return 0.0, "the reply ended by itself" if reply.finish else "nothing is known of the reply"

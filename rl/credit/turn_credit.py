@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 GAMMA = 0.4
-EQUAL_RETURNS = 1e-9
+MAX_DIFFERENCE_OF_EQUAL_RETURNS = 1e-9
 """Returns that differ by less are equal."""
 
 
@@ -26,7 +26,7 @@ class Baseline(StrEnum):
     MEAN = "mean"
 
 
-class Move(NamedTuple):
+class CreditedTurn(NamedTuple):
     """One turn, as far as credit looks at it."""
 
     id: int
@@ -48,9 +48,9 @@ class Credit(NamedTuple):
     """The largest return of its group less the smallest."""
 
 
-def returns(moves: Sequence[Move], gamma: float = GAMMA) -> dict[int, float]:
+def returns(moves: Sequence[CreditedTurn], gamma: float = GAMMA) -> dict[int, float]:
     """Reward plus gamma times the mean return of its children, by id. A chain gives the plain discounted sum."""
-    children: dict[int, list[Move]] = defaultdict(list)
+    children: dict[int, list[CreditedTurn]] = defaultdict(list)
     known = {move.id for move in moves}
     for move in moves:
         if move.parent_id in known and move.parent_id is not None:
@@ -65,7 +65,7 @@ def returns(moves: Sequence[Move], gamma: float = GAMMA) -> dict[int, float]:
 
 
 def credit(
-    moves: Sequence[Move], gamma: float = GAMMA, baseline: Baseline = Baseline.LEAVE_ONE_OUT
+    moves: Sequence[CreditedTurn], gamma: float = GAMMA, baseline: Baseline = Baseline.LEAVE_ONE_OUT
 ) -> dict[int, Credit]:
     """Returns the credit of turns by id. Groups may have any sizes; one that is alone has the advantage 0."""
     values = returns(moves, gamma)
@@ -83,7 +83,7 @@ def _of_group(values: Mapping[int, float], baseline: Baseline) -> dict[int, Cred
     mean = math.fsum(values.values()) / size
     spread = max(values.values()) - min(values.values())
     stretch = size / (size - 1) if baseline is Baseline.LEAVE_ONE_OUT and size > 1 else 1.0
-    flat = spread < EQUAL_RETURNS
+    flat = spread < MAX_DIFFERENCE_OF_EQUAL_RETURNS
     return {
         id: Credit(value, 0.0 if flat else stretch * (value - mean), size, 0.0 if flat else spread)
         for id, value in values.items()

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kernelwright.rl.data.cleaning.known import load_known_benchmarks
+from kernelwright.rl.data.cleaning.known_benchmarks import load_known_benchmarks
 from kernelwright.rl.data.cleaning.running import suites_hash
 from kernelwright.rl.data.cleaning.suites import Benchmarks, problems_of
 from kernelwright.rl.data.dataflow import graph_hash

@@ -16,7 +16,13 @@ import hashlib
 import re
 from functools import lru_cache
 
-from kernelwright.rl.data.spelling import COMMUTATIVE, OPERATORS, TRANSPARENT, canonical_operation, einsum_name
+from kernelwright.rl.data.operation_names import (
+    COMMUTATIVE,
+    LAYOUT_AND_TYPE_OPERATIONS,
+    OPERATORS,
+    canonical_operation,
+    einsum_name,
+)
 from kernelwright.tools.parsing import parse_module
 
 CONSTANT = "c"
@@ -242,7 +248,7 @@ class DataflowTracer:
             name = einsum_name(node)
         if not values:
             return CONSTANT
-        if name in TRANSPARENT:
+        if name in LAYOUT_AND_TYPE_OPERATIONS:
             return values[0]
         if name in ("add", "sub", "mul", "div", "pow") and len(values) < len(terms[:2]):
             first_constant = terms[0] == CONSTANT

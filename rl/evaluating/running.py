@@ -21,8 +21,8 @@ from kernelwright.rl.evaluating.rollouts import read_rollouts
 from kernelwright.rl.evaluating.suites import Suite
 from kernelwright.rl.training.sft.card import machine_line, put_evaluation
 
-RUN = "evaluation"
-DATABASE = "rollouts.db"
+RUN_NAME = "evaluation"
+DATABASE_FILE = "rollouts.db"
 
 
 class EvaluationOptions(Value):
@@ -72,9 +72,9 @@ def evaluate(
     `card`: a model's folder, whose README gets the figures.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    db = str(folder / DATABASE)
+    db = str(folder / DATABASE_FILE)
     batched = run_batch(
-        suite.problems, policy, asked.settings(), name=RUN, samples=asked.samples, folder=folder / "batch", db=db,
+        suite.problems, policy, asked.settings(), name=RUN_NAME, samples=asked.samples, folder=folder / "batch", db=db,
         at_once=asked.at_once, workers=asked.workers, watch=watch, say=say,
     )  # fmt: skip
     families = {problem.name: problem.family for problem in suite.problems}
@@ -82,7 +82,7 @@ def evaluate(
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     keys = {settings.start(problem).key for problem in suite.problems}
     with open_store(db, readonly=True) as store:
-        rollouts = read_rollouts(store, RUN, keys, families, suite.solutions)
+        rollouts = read_rollouts(store, RUN_NAME, keys, families, suite.solutions)
     rollouts = [rollout for rollout in rollouts if rollout.sample < asked.samples]
     found = evaluate_rollouts(
         rollouts, families, policy=asked.policy, suite=suite.name, device=asked.device, samples=asked.samples,

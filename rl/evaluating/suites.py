@@ -11,14 +11,14 @@ from kernelwright.errors import InputError
 from kernelwright.rl.data.rows import Split
 from kernelwright.tools.problem import Problem
 
-SYNTH = {
+SYNTH_SPLITS = {
     "composition": Split.HELD_OUT_COMPOSITION,
     "depth": Split.HELD_OUT_DEPTH,
     "family": Split.HELD_OUT_FAMILY,
     "train": Split.TRAIN,
 }
-FORMS = (
-    *(f"synth:{name}" for name in SYNTH),
+SUITE_FORMS = (
+    *(f"synth:{name}" for name in SYNTH_SPLITS),
     "catalogue",
     "kernelbench:DIR",
     "tritonbench-t:DIR",
@@ -54,13 +54,13 @@ def open_suite(asked: str, n: int | None = None, level: int | None = None, seed:
         return Suite(kind, tuple(load_suite(kind, rest, level)[:n]), {})
     if Path(asked).is_dir():
         return Suite(Path(asked).name, tuple(load_suite(asked, level=level)[:n]), {})
-    raise InputError(f"--suite {asked!r}: choose {', '.join(FORMS)}")
+    raise InputError(f"--suite {asked!r}: choose {', '.join(SUITE_FORMS)}")
 
 
 def _synth(asked: str, name: str, n: int, seed: int) -> Suite:
     from kernelwright.rl.data.synth.engine.tasks import tasks
 
-    if name not in SYNTH:
-        raise InputError(f"--suite {asked!r}: choose {', '.join(f'synth:{split}' for split in SYNTH)}")
-    found = tasks(SYNTH[name], n, seed)
+    if name not in SYNTH_SPLITS:
+        raise InputError(f"--suite {asked!r}: choose {', '.join(f'synth:{split}' for split in SYNTH_SPLITS)}")
+    found = tasks(SYNTH_SPLITS[name], n, seed)
     return Suite(asked, tuple(task.problem for task in found), {task.problem.name: task.solution for task in found})

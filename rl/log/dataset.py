@@ -14,13 +14,13 @@ from kernelwright.agent.export.training import BENCHMARK_SUITES, is_held_out
 from kernelwright.policies.base import Completion, FinishReason, Origin, Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import compiled, on_gpu, reply_of, score
-from kernelwright.rl.credit.turn_credit import GAMMA, Baseline, Move, credit
+from kernelwright.rl.credit.turn_credit import GAMMA, Baseline, CreditedTurn, credit
 from kernelwright.rl.log.refusals import Refusal, RefusalCount, RefusalCounter
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.report import Report
 
-SPEEDLESS = frozenset({Refusal.CPU_ONLY, Refusal.UNTIMED})
+REFUSALS_WITHOUT_SPEED = frozenset({Refusal.CPU_ONLY, Refusal.UNTIMED})
 """Refusals of right turns that the wrong ones beside them pass."""
 
 
@@ -114,7 +114,7 @@ def load_log(store: Store, wanted: SampleRequirements, chosen: CandidateFilter |
         found = Refusal.MEASURING if measuring.holds(turn) else sample_of(turn, wanted)
         if isinstance(found, Refusal):
             counted.add(found, turn.candidate_id)
-            if found in SPEEDLESS:
+            if found in REFUSALS_WITHOUT_SPEED:
                 speedless[turn.problem_hash, revision_of(turn)] = found
         else:
             usable.append(found)
@@ -285,7 +285,7 @@ def with_credit(
     samples: Sequence[Sample], gamma: float = GAMMA, baseline: Baseline = Baseline.LEAVE_ONE_OUT
 ) -> list[Sample]:
     """Each with its return, its advantage and the size of its group."""
-    moves = [Move(s.candidate_id, s.parent_id, s.reward, s.group) for s in samples]
+    moves = [CreditedTurn(s.candidate_id, s.parent_id, s.reward, s.group) for s in samples]
     credits = credit(moves, gamma, baseline)
     return [
         s._replace(value=c.value, advantage=c.advantage, group_size=c.group_size)

@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 
 from kernelwright.errors import InputError
-from kernelwright.rl.credit.formula import DEFAULT, EXECUTION, PRESETS, Formula, find_formula
+from kernelwright.rl.credit.formula import DEFAULT_FORMULA, EXECUTION_FORMULA, PRESETS, Formula, find_formula
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter
 
 AUTO = "auto"
-FIELDS = ("run", "problem", "suite", "policy", "policy_revision", "adapter_revision", "since", "until", "action")
+FILTER_FIELDS = ("run", "problem", "suite", "policy", "policy_revision", "adapter_revision", "since", "until", "action")
 """What `--filter` knows, by the store's own names."""
 
 
@@ -24,7 +24,7 @@ def choose_formula(store: Store, asked: str, chosen: CandidateFilter | None = No
         return find_formula(asked)
     wanted = (chosen or CandidateFilter()).with_(state=State.JUDGED, correct=True)
     timed, right = store.count(wanted.with_(min_speedup=0.0)), store.count(wanted)
-    return PRESETS[DEFAULT if timed and 2 * timed >= right else EXECUTION]
+    return PRESETS[DEFAULT_FORMULA if timed and 2 * timed >= right else EXECUTION_FORMULA]
 
 
 def parse_filter(asked: Sequence[str]) -> CandidateFilter:
@@ -32,8 +32,8 @@ def parse_filter(asked: Sequence[str]) -> CandidateFilter:
     fields: dict[str, object] = {}
     for text in asked:
         name, equals, value = text.partition("=")
-        if not equals or name not in FIELDS or not value:
-            raise InputError(f"--filter {text!r}: write NAME=VALUE with one of {', '.join(FIELDS)}")
+        if not equals or name not in FILTER_FIELDS or not value:
+            raise InputError(f"--filter {text!r}: write NAME=VALUE with one of {', '.join(FILTER_FIELDS)}")
         fields[name] = _seconds(text, value) if name in ("since", "until") else value
     from pydantic import ValidationError
 

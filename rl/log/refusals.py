@@ -35,7 +35,7 @@ class Refusal(StrEnum):
     ONE_SIDED = "one_sided"
 
 
-WORDS: dict[Refusal, tuple[str, str]] = {
+REFUSAL_TEXTS: dict[Refusal, tuple[str, str]] = {
     Refusal.UNJUDGED: ("no verdict: the run was stopped, or this machine failed",
     "run the same agent command again, it goes on"),
     Refusal.UNANSWERED: ("the reply is empty", "nothing to do"),
@@ -89,12 +89,12 @@ class RefusalCount(Value):
     @property
     def found(self) -> str:
         """The words for what was found, of which there are `count` turns."""
-        return WORDS[self.reason][0]
+        return REFUSAL_TEXTS[self.reason][0]
 
     @property
     def remedy(self) -> str:
         """What can be done so that such turns are used the next time."""
-        return WORDS[self.reason][1]
+        return REFUSAL_TEXTS[self.reason][1]
 
 
 class RefusalCounter:

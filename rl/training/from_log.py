@@ -14,9 +14,9 @@ from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.errors import InputError
 from kernelwright.rl.training.checkpoints import facts_of, newest_checkpoint, prepare_output, publish_policy
 from kernelwright.rl.training.grpo.config import checked_settings, grpo_config
-from kernelwright.rl.training.grpo.rows import Replay, in_order, row_of
+from kernelwright.rl.training.grpo.rows import LogBatches, in_order, row_of
 from kernelwright.rl.training.options import LogOptions, Method
-from kernelwright.rl.training.plan import Material, Plan, make_plan, refuse_empty
+from kernelwright.rl.training.plan import PlannedLog, TrainingPlan, make_plan, refuse_empty
 from kernelwright.rl.training.processes import first_before_others, only_first, place_of
 from kernelwright.rl.training.report import TrainingResult, draw_curves, write_training_report
 from kernelwright.rl.training.safety.alarms import Limits, TrainingAlarm
@@ -31,8 +31,8 @@ Say = Callable[[str], None]
 
 
 def train_from_log(
-    options: LogOptions, *, show: Callable[[Plan], None], say: Say = lambda step: None, watch: Watch = unwatched,
-    dry_run: bool = False,
+    options: LogOptions, *, show: Callable[[TrainingPlan], None], say: Say = lambda step: None,
+    watch: Watch = unwatched, dry_run: bool = False,
 ) -> TrainingResult | None:  # fmt: skip
     """Says what it will use (`show`), then trains; None for a dry run.
 
@@ -58,7 +58,7 @@ def train_from_log(
 
 
 def _train(
-    options: LogOptions, subject: Subject, model: Any, material: Material, resumes: bool, say: Say, watch: Watch
+    options: LogOptions, subject: Subject, model: Any, material: PlannedLog, resumes: bool, say: Say, watch: Watch
 ) -> TrainingResult:
     plan = material.plan
     build = _grpo if plan.method is Method.GRPO else _other
@@ -96,7 +96,7 @@ def _limits(options: LogOptions) -> Limits:
 
 def finish_training(
     trainer: Any, options: Any, subject: Subject, watching: Watching, method: Method, rows: int, begun: int,
-    plan: Plan | None,
+    plan: TrainingPlan | None,
     facts: dict[str, Any], lineage: tuple[str, ...] = (),
 ) -> TrainingResult:  # fmt: skip
     """Writes curves, report and policy; the checkpoints stay until the policy is whole."""
@@ -143,7 +143,7 @@ def trainer_step(checkpoint: Any) -> int:
     return 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
 
 
-def _grpo(options: LogOptions, subject: Subject, model: Any, material: Material) -> tuple[Any, int]:
+def _grpo(options: LogOptions, subject: Subject, model: Any, material: PlannedLog) -> tuple[Any, int]:
     from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer
 
     samples = material.log.samples
@@ -156,7 +156,7 @@ def _grpo(options: LogOptions, subject: Subject, model: Any, material: Material)
         longest_completion=longest,
     )  # fmt: skip
     world = probe.world_size
-    replay = Replay(
+    replay = LogBatches(
         in_order(map(row_of, samples)),
         probe.per_device_train_batch_size * probe.gradient_accumulation_steps * world,
         options.seed,
@@ -170,7 +170,7 @@ def _grpo(options: LogOptions, subject: Subject, model: Any, material: Material)
     return trainer, len(samples)
 
 
-def _other(options: LogOptions, subject: Subject, model: Any, material: Material) -> tuple[Any, int]:
+def _other(options: LogOptions, subject: Subject, model: Any, material: PlannedLog) -> tuple[Any, int]:
     from kernelwright.rl.training.other_methods import make_trainer
 
     on_gpu = options.device.startswith("cuda")

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernelwright.errors import InputError
 from kernelwright.rl.log.dataset import Sample
-from kernelwright.rl.log.refusals import WORDS, Refusal
+from kernelwright.rl.log.refusals import REFUSAL_TEXTS, Refusal
 from kernelwright.rl.training.options import Method
 from kernelwright.rl.training.subject import Subject
 from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
@@ -120,7 +120,7 @@ def make_trainer(
     builders = {Method.RFT: rft_rows, Method.DPO: dpo_rows, Method.KTO: kto_rows}
     rows = builders[method](samples, TurnTokenizer(subject, longest))
     if len(rows) < 2:
-        found, remedy = WORDS[Refusal.INCORRECT if method is Method.RFT else Refusal.ONE_SIDED]
+        found, remedy = REFUSAL_TEXTS[Refusal.INCORRECT if method is Method.RFT else Refusal.ONE_SIDED]
         raise InputError(f"{len(rows)} rows for {method}: {found} ({remedy})")
     small = sum(p.numel() for p in model.parameters()) <= 200_000_000
     rate = {

@@ -27,7 +27,7 @@ from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 
 
-class Plan(Value):
+class TrainingPlan(Value):
     """Before the first step."""
 
     method: Method
@@ -52,10 +52,10 @@ class Plan(Value):
     warnings: tuple[str, ...] = ()
 
 
-class Material(Value):
+class PlannedLog(Value):
     """The plan, and what it was made from."""
 
-    plan: Plan
+    plan: TrainingPlan
     log: Any
     formula: Formula
 
@@ -94,7 +94,7 @@ def _longest(options: LogOptions, subject: Subject) -> int | None:
     return min(limits) if limits else None
 
 
-def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -> Material:
+def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -> PlannedLog:
     """Looks at the log, measures the drift, chooses the method.
 
     Raises InputError where nothing can be trained on, with every reason.
@@ -104,12 +104,12 @@ def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -
     method, why = choose_method(options.method, log, drift)
     if method is Method.GRPO:
         _refuse_grpo(options, log, drift)
-        return Material(plan=_plan(method, why, log, formula, drift, subject, options), log=log, formula=formula)
+        return PlannedLog(plan=_plan(method, why, log, formula, drift, subject, options), log=log, formula=formula)
     loose, formula = read_log(store, options, subject, exact=False)
     loose = _learnt_from(method, loose)
     if not loose.samples:
         raise InputError(f"{store.where} holds nothing that {method} learns from{_reasons(loose.refused)}")
-    return Material(plan=_plan(method, why, loose, formula, drift, subject, options), log=loose, formula=formula)
+    return PlannedLog(plan=_plan(method, why, loose, formula, drift, subject, options), log=loose, formula=formula)
 
 
 def _learnt_from(method: Method, log: Log) -> Log:
@@ -182,10 +182,10 @@ def _plan(
     drift: PolicyDrift | None,
     subject: Subject,
     options: LogOptions,
-) -> Plan:
+) -> TrainingPlan:
     samples = log.samples
     ages = Counter(_age(sample, subject) for sample in samples)
-    return Plan(
+    return TrainingPlan(
         method=method, why=why, policy=subject.name, revision=subject.revision, formula=formula.label,
         gamma=options.gamma, turns=log.turns,
         used=len(samples), groups=log.groups, zero_variance=log.zero_variance,

@@ -11,9 +11,9 @@ from typing import Any
 
 from kernelwright.policies.base import Value
 from kernelwright.rl.training.options import Method
-from kernelwright.rl.training.plan import Plan
+from kernelwright.rl.training.plan import TrainingPlan
 
-CURVES: tuple[tuple[str, tuple[str, ...]], ...] = (
+CURVE_PANELS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("reward", ("reward", "return")),
     ("pass@1 and compile rate, drafts", ("pass_at_1", "compile_rate")),
     ("repairs that are right", ("repair_rate",)),
@@ -46,7 +46,7 @@ class TrainingResult(Value):
     resumed_at: int
     paused: bool = False
     """The time was up: `output` is a checkpoint, and the same command goes on."""
-    plan: Plan | None = None
+    plan: TrainingPlan | None = None
     figures: dict[str, float] = {}
     """Of the last step."""
     base: str | None = None
@@ -67,7 +67,7 @@ def draw_curves(path: Path, history: Sequence[dict[str, Any]]) -> bool:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shown = [(title, [n for n in names if series_of(history, n)[0]]) for title, names in CURVES]
+    shown = [(title, [n for n in names if series_of(history, n)[0]]) for title, names in CURVE_PANELS]
     shown = [(title, names) for title, names in shown if names]
     if not shown:
         return False
@@ -97,7 +97,7 @@ def _smooth(values: Sequence[float]) -> list[float]:
 
 
 def write_training_report(
-    folder: Path, history: Sequence[dict[str, Any]], trained: TrainingResult, plan: Plan | None
+    folder: Path, history: Sequence[dict[str, Any]], trained: TrainingResult, plan: TrainingPlan | None
 ) -> None:
     """history.json, curves.png and report.html: one page, nothing loaded from anywhere."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def write_training_report(
     (folder / "report.html").write_text(_page(history, trained, plan, picture), encoding="utf-8")
 
 
-def _page(history: Sequence[dict[str, Any]], trained: TrainingResult, plan: Plan | None, picture: str) -> str:
+def _page(history: Sequence[dict[str, Any]], trained: TrainingResult, plan: TrainingPlan | None, picture: str) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from kernelwright.agent.viewing import report as beside
@@ -117,7 +117,7 @@ def _page(history: Sequence[dict[str, Any]], trained: TrainingResult, plan: Plan
         loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     steps = [entry for entry in history if "loss" in entry]
-    names = [n for _, group in CURVES for n in group if any(n in e for e in steps)]
+    names = [n for _, group in CURVE_PANELS for n in group if any(n in e for e in steps)]
     rows = (
         [(n, *(_told(e.get(n)) for e in (steps[0], steps[len(steps) // 2], steps[-1]))) for n in names] if steps else []
     )

@@ -17,7 +17,7 @@ from kernelwright.policies.model_identity import (
 from kernelwright.policies.policy_card import PolicyCard, read_cards
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
-LOCAL = ("embedded", "transformers:", "vllm:")
+LOCAL_POLICY_PREFIXES = ("embedded", "transformers:", "vllm:")
 MAX_LINEAGE_REVISIONS = 512
 """Revisions that a lineage keeps."""
 BFLOAT16_PARAMETERS = 3_000_000_000
@@ -72,7 +72,7 @@ def path_of(policy: str) -> str:
                 "name another with --policy"
             )
         return str(EMBEDDED_WEIGHTS)
-    for form in LOCAL[1:]:
+    for form in LOCAL_POLICY_PREFIXES[1:]:
         if policy.startswith(form):
             return policy.removeprefix(form)
     if ":" in policy and not Path(policy).exists():

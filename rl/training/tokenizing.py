@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
-FIM = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+FIM_TOKENS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
 """As Qwen's coders name them, so that fill-in-the-middle rows read the same to both."""
-SPECIAL = (PAD, START, END, *FIM)
-TEMPLATE = (
+SPECIAL_TOKENS = (PAD, START, END, *FIM_TOKENS)
+CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
@@ -58,13 +58,13 @@ def train_tokenizer(
         vocab_size=size,
         min_frequency=2,
         max_token_length=longest,
-        special_tokens=list(SPECIAL),
+        special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     bpe.train_from_iterator(chain((role for role in _ROLES for _ in range(1000)), texts), trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=bpe, pad_token=PAD, eos_token=END, padding_side="left", chat_template=TEMPLATE
+        tokenizer_object=bpe, pad_token=PAD, eos_token=END, padding_side="left", chat_template=CHAT_TEMPLATE
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from kernelwright.rl.training.checkpoints import mark_whole
-from kernelwright.rl.training.grpo.drift import EFFECTIVE, KL
+from kernelwright.rl.training.grpo.drift import KL_METRIC, SAMPLE_SIZE_METRIC
 from kernelwright.rl.training.processes import said_by_any
 from kernelwright.rl.training.safety.alarms import Limits, check_drift, check_entropy
 from kernelwright.rl.training.subject import Subject
@@ -82,9 +82,11 @@ class Watching(TrainerCallback):
         # A step without a row, all of its groups being flat, has no entropy to speak of.
         told = [e for e in state.log_history if e.get("entropy") is not None and e.get("rows", 1.0) > 0]
         check_entropy([float(entry["entropy"]) for entry in told], self._limits)
-        drifted = [entry for entry in told if EFFECTIVE in entry]
+        drifted = [entry for entry in told if SAMPLE_SIZE_METRIC in entry]
         check_drift(
-            [float(entry[EFFECTIVE]) for entry in drifted], self._limits, [float(entry[KL]) for entry in drifted]
+            [float(entry[SAMPLE_SIZE_METRIC]) for entry in drifted],
+            self._limits,
+            [float(entry[KL_METRIC]) for entry in drifted],
         )
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:

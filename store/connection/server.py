@@ -16,13 +16,13 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from kernelwright.store.connection.engine import Engines
 from kernelwright.store.errors import StoreError, StoreTrouble
 
-CONNECTIONS = 8
+POOL_CONNECTIONS = 8
 """That stay open to a server."""
 MAX_OVERFLOW_CONNECTIONS = 32
 """At once, of one process: a server takes 100 of all, unless it is told otherwise."""
 CONNECT_SECONDS = 10
 """That a server may take to accept a connection; `connect_timeout` in the URL names others."""
-OTHER_SCHEMES = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+DRIVER_OF_SCHEME = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 """Names that libpq and many hosts give, and the driver for them."""
 
 
@@ -40,7 +40,7 @@ def address_of(where: str | Path) -> Path | URL:
             StoreTrouble.INVALID,
         ) from None
     if url.drivername.partition("+")[0] != "sqlite":
-        url = url.set(drivername=OTHER_SCHEMES.get(url.drivername, url.drivername))
+        url = url.set(drivername=DRIVER_OF_SCHEME.get(url.drivername, url.drivername))
         asked = url.query.get("password")
         return url.difference_update_query(["password"]).set(password=asked) if isinstance(asked, str) else url
     if not url.database or url.database == ":memory:":
@@ -69,7 +69,7 @@ def open_server(url: URL, readonly: bool, wait: float) -> Engines:
     """PostgreSQL, or whatever SQLAlchemy has a driver for. `wait`: seconds for another process's lock."""
     postgres = url.drivername == "postgresql+psycopg"
     timeout = {"connect_timeout": CONNECT_SECONDS} if postgres and "connect_timeout" not in url.query else {}
-    pool: dict[str, Any] = {"pool_size": CONNECTIONS, "max_overflow": MAX_OVERFLOW_CONNECTIONS - CONNECTIONS}
+    pool: dict[str, Any] = {"pool_size": POOL_CONNECTIONS, "max_overflow": MAX_OVERFLOW_CONNECTIONS - POOL_CONNECTIONS}
     try:
         engine = create_engine(url, pool_pre_ping=True, connect_args=timeout, **pool)
     except (NoSuchModuleError, ImportError) as error:  # the latter also where psycopg finds no libpq

@@ -14,7 +14,7 @@ from sqlmodel import Session
 from kernelwright.store.connection.engine import DURABLE_OPTION, Engines, open_file, set_journal
 from kernelwright.store.connection.server import address_of, open_server
 from kernelwright.store.errors import StoreError, StoreTrouble, explaining_errors
-from kernelwright.store.migrations import CURRENT, migrate, version_of
+from kernelwright.store.migrations import CURRENT_VERSION, migrate, version_of
 
 
 class Transactions:
@@ -111,9 +111,9 @@ def _prepare(engines: Engines, wait: float, create: bool) -> None:
             StoreTrouble.MISSING,
         )
     if engines.writer is None:
-        if version < CURRENT:
+        if version < CURRENT_VERSION:
             raise StoreError(
-                f"the database {engines.where} has schema version {version}, this program reads {CURRENT}: "
+                f"the database {engines.where} has schema version {version}, this program reads {CURRENT_VERSION}: "
                 "run `agent db migrate` "
                 "first",
                 StoreTrouble.OLDER,

@@ -16,8 +16,8 @@ from kernelwright.store.migrations import m0001_tables, m0002_search, m0003_orig
 MIGRATIONS: tuple[ModuleType, ...] = (m0001_tables, m0002_search, m0003_origin)
 """Each has `apply(connection)`; the first makes version 1."""
 
-CURRENT = len(MIGRATIONS)
-APPLICATION = 0x4B524E57
+CURRENT_VERSION = len(MIGRATIONS)
+APPLICATION_ID = 0x4B524E57
 """`PRAGMA application_id` of our files: "KRNW"."""
 
 _version = Table(
@@ -40,9 +40,10 @@ def version_of(connection: Connection, where: str) -> int:
         if connection.dialect.name == "sqlite"
         else _server_version(connection, where)
     )
-    if version > CURRENT:
+    if version > CURRENT_VERSION:
         raise StoreError(
-            f"the database {where} has schema version {version}, this program knows {CURRENT}: update kernelwright",
+            f"the database {where} has schema version {version}, this program knows {CURRENT_VERSION}: "
+            "update kernelwright",
             StoreTrouble.NEWER,
         )
     return version
@@ -58,7 +59,7 @@ def _sqlite_version(connection: Connection, where: str) -> int:
     application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
     version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
     tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
-    if application == APPLICATION:
+    if application == APPLICATION_ID:
         return int(version)
     if application or version or tables:
         raise _foreign(where)
@@ -75,7 +76,7 @@ def _server_version(connection: Connection, where: str) -> int:
     return 0
 
 
-def migrate(engine: Engine, where: str, upto: int = CURRENT) -> int:
+def migrate(engine: Engine, where: str, upto: int = CURRENT_VERSION) -> int:
     """Brings the database to version `upto`, one transaction a step; a step that fails leaves the version before it.
 
     Gives the version.
@@ -93,12 +94,12 @@ def migrate(engine: Engine, where: str, upto: int = CURRENT) -> int:
 def _lock(connection: Connection) -> None:
     """Two processes that open a new database at once: the second waits. On SQLite BEGIN IMMEDIATE has seen to it."""
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({APPLICATION})")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({APPLICATION_ID})")
 
 
 def _stamp(connection: Connection, version: int) -> None:
     if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION}")
+        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.exec_driver_sql(f"PRAGMA user_version = {version}")
     elif version == 1:
         _version.create(connection)

@@ -22,8 +22,8 @@ search_text = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("words", Text, nullable=False),
 )
-FTS5 = "CREATE VIRTUAL TABLE {kind}_text USING fts5(words, content='', tokenize='unicode61 remove_diacritics 2')"
-GIN = "CREATE INDEX search_text_words ON search_text USING gin (to_tsvector('simple', words))"
+FTS5_TABLE = "CREATE VIRTUAL TABLE {kind}_text USING fts5(words, content='', tokenize='unicode61 remove_diacritics 2')"
+GIN_INDEX = "CREATE INDEX search_text_words ON search_text USING gin (to_tsvector('simple', words))"
 
 CANDIDATES = text(
     "SELECT c.id, t.problem, r.packed, r.body, s.packed, s.body FROM candidate c JOIN trajectory t ON t.id "
@@ -41,11 +41,11 @@ def apply(connection: Connection) -> None:
     """Adds the full-text index, and indexes the candidates and verdicts that are there."""
     if connection.dialect.name == "sqlite":
         for kind in ("candidate", "verdict"):
-            connection.exec_driver_sql(FTS5.format(kind=kind))
+            connection.exec_driver_sql(FTS5_TABLE.format(kind=kind))
     else:
         metadata.create_all(connection, checkfirst=False)
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(GIN)
+        connection.exec_driver_sql(GIN_INDEX)
     for row in _all(connection, CANDIDATES):
         _add(connection, "candidate", row[0], f"{row[1]}\n{_text(row[2], row[3])}\n{_text(row[4], row[5])}")
     for row in _all(connection, VERDICTS):

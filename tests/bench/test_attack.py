@@ -15,7 +15,7 @@ from bench.attack import LEFT_OUT, Job, stratified, tried
 from bench.attack_formats import ENTRY, candidate_text, definition, described, not_expressible, reference_text, solution
 from bench.attack_judges import case_of, flashinfer_files, sol_files
 from bench.attack_table import Result, table
-from bench.suite import exploits, honest, problem_of
+from bench.judge_suites import exploits, honest, problem_of
 
 AGREE = """
 import json, sys, torch

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from bench.suite import Entry, honest, problem_of
+from bench.judge_suites import Entry, honest, problem_of
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.report import Report
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench.suite import EXPLOITS, HONEST, header, honest
+from bench.judge_suites import EXPLOITS, HONEST, header, honest
 from kernelwright.tools.compiling.binary import code_hash
 from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.problem import Problem

@@ -10,7 +10,7 @@ import pytest
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
-from kernelwright.agent.tuning.tuned import ConfigurationFate
+from kernelwright.agent.tuning.tuned import ConfigurationOutcome
 from kernelwright.agent.tuning.tuning import Tuner
 
 pytestmark = pytest.mark.gpu
@@ -82,7 +82,7 @@ def test_a_wrong_configuration_is_seen_while_it_is_timed(evaluator):
 def test_a_failed_configuration_never_wins(evaluator, tmp_path):
     tuned, _ = tuner_of(evaluator, tmp_path / "j.jsonl", "matmul").run()
     for row in (row for group in tuned.groups for row in group.rows):
-        assert row.fate is not ConfigurationFate.WON or (row.score.passed and row.timing is not None)
+        assert row.fate is not ConfigurationOutcome.WON or (row.score.passed and row.timing is not None)
 
 
 def test_a_run_tunes_its_correct_kernel_and_keeps_the_row(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.policies.base import Message, Policy, PolicyRefused, Request, Role, Sampling, Trouble, Usage
-from kernelwright.policies.open_policy import FORMS, open_policy
+from kernelwright.policies.open_policy import POLICY_FORMS, open_policy
 from kernelwright.policies.prices import SHIPPED_PRICES, Prices, read_prices
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +127,7 @@ def test_a_price_file_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path,
 
 
 def test_every_form_is_described():
-    assert list(FORMS) == [
+    assert list(POLICY_FORMS) == [
         "embedded",
         "compiler",
         "openai:MODEL@URL",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.policies.base import Completion, FinishReason, Message, PolicyRefused, Request, Role, Trouble, Usage
-from kernelwright.policies.scripted import Part, Script, ScriptedPolicy, open_scripted
+from kernelwright.policies.scripted import Script, ScriptedPolicy, ScriptPart, open_scripted
 
 
 def ask(text: str = "add", **more: object) -> Request:
@@ -66,14 +66,17 @@ def test_a_script_that_is_at_its_end_says_so():
     with pytest.raises(PolicyRefused, match="holds 1 answers and turn 2") as caught:
         policy.sample([ask(), ask()])
     assert caught.value.finished[0].text == "one"
-    assert texts(ScriptedPolicy(Script(parts=(Part(answers=("one",)),), again=True)), ask(), ask()) == ["one", "one"]
+    assert texts(ScriptedPolicy(Script(parts=(ScriptPart(answers=("one",)),), again=True)), ask(), ask()) == [
+        "one",
+        "one",
+    ]
 
 
 def test_parts_answer_the_prompts_they_name(tmp_path: Path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"parts": [{"when": "softmax", "answers": ["s"]}], "answers": ["other"]}))
     assert texts(open_scripted(path), ask("fused softmax"), ask("add")) == ["s", "other"]
-    only = ScriptedPolicy(Script(parts=(Part(when="softmax", answers=("s",)),)))
+    only = ScriptedPolicy(Script(parts=(ScriptPart(when="softmax", answers=("s",)),)))
     with pytest.raises(PolicyRefused, match="no part for this prompt"):
         only.sample([ask("add")])
 
@@ -99,5 +102,5 @@ def test_a_recorded_completion_comes_back_whole(tmp_path: Path):
 
 def test_a_slow_script_takes_its_time():
     started = time.monotonic()
-    ScriptedPolicy(Script(parts=(Part(answers=("one",)),), seconds=0.2)).sample([ask()])
+    ScriptedPolicy(Script(parts=(ScriptPart(answers=("one",)),), seconds=0.2)).sample([ask()])
     assert time.monotonic() - started >= 0.2

@@ -9,7 +9,7 @@ import pytest
 from kernelwright.policies.base import Completion, Message, Request, Role, Sampling
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action
-from kernelwright.store.records import Start
+from kernelwright.store.records import TrajectoryStart
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 from tests.rl.logged import REFERENCE
@@ -35,7 +35,7 @@ def tell(store) -> Tell:
     def told(
         problem: str, *turns: tuple[Completion, Report | None], temperature: float = 1.0, top_p: float = 1.0
     ) -> list[int]:
-        start = Start(
+        start = TrajectoryStart(
             problem=Problem(name=problem, source=REFERENCE.format(problem)),
             policy="transformers:tiny",
             options={"number": next(numbers)},

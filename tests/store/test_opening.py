@@ -20,7 +20,7 @@ from kernelwright.store.connection.column_types import Row
 from kernelwright.store.connection.engine import network_disk, open_file, set_journal
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError, StoreTrouble
-from kernelwright.store.migrations import APPLICATION, CURRENT, migrate
+from kernelwright.store.migrations import APPLICATION_ID, CURRENT_VERSION, migrate
 from kernelwright.store.models import Action
 from kernelwright.store.records import TrajectoryFilter
 
@@ -57,8 +57,8 @@ def test_a_new_file_is_ours_and_in_wal_mode_with_foreign_keys(path):
         write(store)
         with plainly(path) as plain:
             assert plain.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-            assert plain.execute("PRAGMA user_version").fetchone() == (CURRENT,)
-            assert plain.execute("PRAGMA application_id").fetchone() == (APPLICATION,)
+            assert plain.execute("PRAGMA user_version").fetchone() == (CURRENT_VERSION,)
+            assert plain.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
             assert plain.execute("PRAGMA foreign_key_check").fetchall() == []
         with store._engines.writer.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
@@ -98,9 +98,10 @@ def test_the_database_of_another_program_is_left_alone(path):
 def test_a_newer_schema_is_refused(path):
     Store.open(path).close()
     with plainly(path) as newer:
-        newer.execute(f"PRAGMA user_version = {CURRENT + 1}")
-    assert f"schema version {CURRENT + 1}, this program knows {CURRENT}: update kernelwright" in refused(
-        StoreTrouble.NEWER, path
+        newer.execute(f"PRAGMA user_version = {CURRENT_VERSION + 1}")
+    assert (
+        f"schema version {CURRENT_VERSION + 1}, this program knows {CURRENT_VERSION}: update kernelwright"
+        in refused(StoreTrouble.NEWER, path)
     )
 
 

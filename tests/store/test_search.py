@@ -68,7 +68,7 @@ def test_only_a_star_at_the_end_makes_a_beginning_of_a_word(store):
 
 
 def test_a_search_goes_through_all_ids_range_by_range(store, monkeypatch):
-    monkeypatch.setattr("kernelwright.store.finding.FIRST_RANGE", 1)
+    monkeypatch.setattr("kernelwright.store.finding.FIRST_SEARCHED_IDS", 1)
     trajectory = store.begin(make.start())
     ids = [turn(store, trajectory, number) for number in range(7)]
     store.judge(ids[1], make.wrong(message="judged again"))

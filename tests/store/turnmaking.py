@@ -4,7 +4,7 @@ import random
 import struct
 
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Sampling, Usage
-from kernelwright.store.records import Start
+from kernelwright.store.records import TrajectoryStart
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import (
     CompileResult,
@@ -26,7 +26,7 @@ REFERENCE = (
 
 
 def start(name="fused_softmax", policy="scripted:answers.jsonl", **options):
-    return Start(
+    return TrajectoryStart(
         problem=Problem(name=name, source=f"# {name}\n{REFERENCE}\nNAME = {name!r}\n", suite="catalogue"),
         policy=policy,
         options=options,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kernelwright.store.database import Store
 
 FORMATS = ("py", "jsonl", "sft", "dpo", "grpo", "kernelbench", "inspect")
-MADE_OF = {
+ADVICE_WITHOUT_LINES = {
     "sft": "is made of a correct answer: agent solve and agent batch draft more",
     "dpo": "is made of a better and a worse answer to one prompt: agent batch --samples 8 --temperature 1.6 has them",
     "grpo": "is made of several answers to one prompt, sampled with their log-probs by the policy itself: "
@@ -107,7 +107,7 @@ def _text(store: Store, id: str | None, run: str | None, format: str, out: Path 
     if left.out:
         _say(f"left out: {left}")
     if not text:
-        raise InputError(f"nothing here makes a line of {format}, which {MADE_OF[format]}")
+        raise InputError(f"nothing here makes a line of {format}, which {ADVICE_WITHOUT_LINES[format]}")
     _write(text, out)
 
 

@@ -10,7 +10,7 @@ import typer
 from kernelwright.agent.command_line.options import Database, Debug
 
 if TYPE_CHECKING:
-    from kernelwright.agent.viewing.viewer.trail import Trail
+    from kernelwright.agent.viewing.viewer.viewed_trajectory import ViewedTrajectory
     from kernelwright.agent.viewing.viewer.views import View
     from kernelwright.store.database import Store
     from kernelwright.store.records import CandidateFilter
@@ -74,17 +74,17 @@ def _is_terminal() -> bool:
 def _json(store: Store, id: int | None, turn: int | None, wanted: CandidateFilter, limit: int) -> None:
     import json
 
-    from kernelwright.agent.viewing.viewer.plain import chosen_turn, list_json, trail_json
-    from kernelwright.agent.viewing.viewer.trail import read_trail
+    from kernelwright.agent.viewing.viewer.plain import chosen_turn, list_json, trajectory_json
+    from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory
 
     found: object
     if id is None:
         found = list_json(store, wanted, limit)
     else:
-        trail = read_trail(store, id, wanted)
+        viewed = read_viewed_trajectory(store, id, wanted)
         if turn is not None:
-            chosen_turn(store, trail, turn)
-        found = trail_json(store, trail, turn)
+            chosen_turn(store, viewed, turn)
+        found = trajectory_json(store, viewed, turn)
     typer.echo(json.dumps(found, indent=2))
 
 
@@ -93,26 +93,26 @@ def _plain(
 ) -> None:
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.agent.viewing.viewer.plain import chosen_turn, list_table, one_view, whole_trajectory_view
-    from kernelwright.agent.viewing.viewer.trail import read_trail
+    from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory
     from kernelwright.agent.viewing.viewer.views import View
 
     out = console()
     if id is None:
         out.print(list_table(store, wanted, limit))
         return
-    trail = read_trail(store, id, wanted)
+    viewed = read_viewed_trajectory(store, id, wanted)
     if view is None and turn is None:
-        for part in whole_trajectory_view(store, trail):
+        for part in whole_trajectory_view(store, viewed):
             out.print(part, soft_wrap=True)
         return
-    chosen = chosen_turn(store, trail, turn)
+    chosen = chosen_turn(store, viewed, turn)
     if view is View.PTX:
-        _assembly(store, trail, chosen.candidate_id)
+        _assembly(store, viewed, chosen.candidate_id)
     else:
-        out.print(one_view(view or View.TURN, store, trail, chosen), soft_wrap=True)
+        out.print(one_view(view or View.TURN, store, viewed, chosen), soft_wrap=True)
 
 
-def _assembly(store: Store, trail: Trail, candidate_id: int) -> None:
+def _assembly(store: Store, viewed: ViewedTrajectory, candidate_id: int) -> None:
     """Exits with 1 where the candidate does not compile."""
     from kernelwright.agent.errors import Exit
     from kernelwright.agent.viewing.show.progress import console, progress
@@ -124,7 +124,7 @@ def _assembly(store: Store, trail: Trail, candidate_id: int) -> None:
     if not source:
         raise InputError("that turn holds no code: there is nothing to compile")
     with progress() as say, Assembler() as assembler:
-        assembly = assembler.assemble(store.problem(trail.row.id), source, trail.target, say)
+        assembly = assembler.assemble(store.problem(viewed.row.id), source, viewed.target, say)
     console().print(assembly_view(assembly), soft_wrap=True)
     if assembly.failure is not None:
         raise typer.Exit(int(Exit.INCORRECT))
@@ -133,7 +133,7 @@ def _assembly(store: Store, trail: Trail, candidate_id: int) -> None:
 def _view(store: Store, id: int, turn: int | None, view: View | None, wanted: CandidateFilter, listing: bool) -> None:
     from kernelwright.agent.viewing.viewer.app import Viewer
     from kernelwright.agent.viewing.viewer.plain import chosen_turn
-    from kernelwright.agent.viewing.viewer.trail import read_trail
+    from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory
 
-    chosen = None if turn is None else chosen_turn(store, read_trail(store, id), turn).candidate_id
+    chosen = None if turn is None else chosen_turn(store, read_viewed_trajectory(store, id), turn).candidate_id
     Viewer(store, id, candidate_id=chosen, view=view, wanted=wanted, listing=listing).run()

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 
 from kernelwright.agent.problems.forms_of_users.calls_as_lists import in_order, with_places
 from kernelwright.agent.problems.forms_of_users.containers import build_of, built_layers, model_of
+from kernelwright.agent.problems.forms_of_users.import_time_code import makes_calls, without_runs
 from kernelwright.agent.problems.forms_of_users.plain_arguments import renamed, with_plain_arguments
 from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations, with_preparations
-from kernelwright.agent.problems.forms_of_users.without_runs import makes_calls, without_runs
 from kernelwright.agent.problems.tritonbench_cases import (
     Case,
     NotAProblem,

@@ -11,7 +11,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from kernelwright.agent.serving.changes import Changes
 from kernelwright.agent.serving.content import RequestRefused
-from kernelwright.agent.serving.routes.entrance import NO_TOKEN
+from kernelwright.agent.serving.routes.admission import NO_TOKEN_MESSAGE
 from kernelwright.agent.serving.routes.tokens import Tokens
 from kernelwright.agent.serving.service import Service
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
@@ -47,7 +47,7 @@ async def _client(
 ) -> str:
     found = here.tokens.client(request.headers.get("authorization"))
     if found is None:
-        raise RequestRefused(Code.UNAUTHORIZED, NO_TOKEN)
+        raise RequestRefused(Code.UNAUTHORIZED, NO_TOKEN_MESSAGE)
     return found
 
 

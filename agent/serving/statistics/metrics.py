@@ -9,8 +9,8 @@ from kernelwright.tools.report import Report
 if TYPE_CHECKING:
     from kernelwright.agent.serving.service import Service
 
-SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-ENQUEUE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+ENQUEUE_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 class ServiceMetrics:
@@ -25,9 +25,9 @@ class ServiceMetrics:
         self._refused = Counter("refused", "Requests refused.", ["code"], **where)
         self._verdicts = Counter("verdicts", "Verdicts made.", ["device", "rung", "correct", "fault"], **where)
         self._unmade = Counter("verdicts_unmade", "Verdicts that ended without a report.", ["how"], **where)
-        self._seconds = Histogram("verdict_seconds", "Of one verdict.", ["device"], buckets=SECONDS, **where)
+        self._seconds = Histogram("verdict_seconds", "Of one verdict.", ["device"], buckets=SECONDS_BUCKETS, **where)
         self.enqueue = Histogram(
-            "enqueue_seconds", "Of one submission, until it is kept.", buckets=ENQUEUE_SECONDS, **where
+            "enqueue_seconds", "Of one submission, until it is kept.", buckets=ENQUEUE_SECONDS_BUCKETS, **where
         )
         self._queued = Gauge("queue_length", "Verdicts that wait.", ["device"], **where)
         self._running = Gauge("running", "Verdicts under way.", ["device"], **where)

@@ -15,14 +15,14 @@ from kernelwright.policies.base import Origin, Value
 if TYPE_CHECKING:
     import numpy as np
 
-NOT_TIMED = (
+NOT_TIMED_MESSAGE = (
     "nothing was timed: every sample was judged on a CPU; --device cuda, on a machine with a GPU, measures speed"
 )
 """Why a run has no fast_p and no speedup."""
-THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+FAST_P_THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """Of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times eager PyTorch."""
 PASS_AT_K_VALUES = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
-CANNOT_BE_JUDGED = "problem"
+UNJUDGEABLE_STOP_REASON = "problem"
 """The stop reason of a trajectory whose reference cannot be used (agent/loop/stopping.py)."""
 BOOTSTRAP_RESAMPLES = 2000
 BOOTSTRAP_SEED = 20251121
@@ -91,7 +91,7 @@ def by_problem(samples: Iterable[Sample], problems: Iterable[str] = ()) -> dict[
 def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
     """Computes the figures of samples by problem; `seed` draws the resamples of the intervals."""
     samples = [sample for own in attempts.values() for sample in own]
-    thresholds = () if is_untimed(attempts) else THRESHOLDS
+    thresholds = () if is_untimed(attempts) else FAST_P_THRESHOLDS
     sound: Attempts = {name: own for name, own in attempts.items() if not any(s.degenerate for s in own)}
     return Figures(
         problems=len(attempts),
@@ -103,9 +103,11 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
         solved_by_compiler=sum(sample.solved_by is Origin.COMPILER for sample in samples),
         correct_on_cpu_only=sum(_on_cpu_only(own) for own in attempts.values()),
         degenerate=len(attempts) - len(sound),
-        unusable=tuple(name for name, own in attempts.items() if any(s.stop_reason == CANNOT_BE_JUDGED for s in own)),
+        unusable=tuple(
+            name for name, own in attempts.items() if any(s.stop_reason == UNJUDGEABLE_STOP_REASON for s in own)
+        ),
         correct_without_degenerate=mean_rate(sound, lambda s: s.correct, seed),
-        not_timed=NOT_TIMED if is_untimed(attempts) else "",
+        not_timed=NOT_TIMED_MESSAGE if is_untimed(attempts) else "",
         fast={p: mean_rate(attempts, is_faster_than(p), seed) for p in thresholds},
         fast_best={p: _best_rate(attempts, is_faster_than(p), seed) for p in thresholds},
         pass_at=pass_at_k(attempts, seed=seed),

@@ -13,7 +13,7 @@ from kernelwright.agent.viewing.report.run_report import Against, PolicyGroup, P
 from kernelwright.agent.viewing.report.samples import Cost
 from kernelwright.tools.report import clean_text
 
-COLUMNS = (
+CSV_COLUMNS = (
     "policy", "problem", "samples", "compiled", "correct", "best_speedup", "milliseconds", "speed_of_light",
     "judged_on", "fault", "message",
     "degenerate", "best_trajectory", "turns", "tokens", "dollars", "gpu_seconds",
@@ -194,7 +194,7 @@ def csv_text(report: RunReport) -> str:
     """One line a policy and problem."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(CSV_COLUMNS)
     for group in report.groups:
         writer.writerows(_csv_cells(group, row) for row in group.rows)
     return out.getvalue()
@@ -203,7 +203,7 @@ def csv_text(report: RunReport) -> str:
 def _csv_cells(group: PolicyGroup, row: ProblemSummary) -> list[object]:
     values = {**row.model_dump(exclude={"cost"}), **row.cost.model_dump(), "policy": group.label}
     values["degenerate"] = " ".join(row.degenerate)
-    return [_cell(values[name]) for name in COLUMNS]
+    return [_cell(values[name]) for name in CSV_COLUMNS]
 
 
 def _cell(value: object) -> object:

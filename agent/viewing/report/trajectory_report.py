@@ -86,16 +86,16 @@ def report_trajectory(store: Store, id: int) -> TrajectoryReport:
 
 
 def _lineage(store: Store, id: int, numbers: Mapping[int, int]) -> tuple[Node, ...]:
-    from kernelwright.agent.viewing.viewer.trail import read_trail, tree_lines, verdict_words
+    from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory, tree_lines, verdict_words
 
-    trail = read_trail(store, id)
+    viewed = read_viewed_trajectory(store, id)
     return tuple(
         Node(
             text=line.plain[1:],
             turn=numbers.get(candidate),
-            correct=verdict_words(trail.graph.nodes[candidate]["entry"])[1],
+            correct=verdict_words(viewed.graph.nodes[candidate]["entry"])[1],
         )
-        for candidate, line in tree_lines(trail)
+        for candidate, line in tree_lines(viewed)
     )
 
 

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kernelwright.agent.viewing.show.words import QUIET, facts_table
-from kernelwright.policies.open_policy import FORMS
+from kernelwright.policies.open_policy import POLICY_FORMS
 from kernelwright.policies.policy_card import PolicyCard
 
 
@@ -18,7 +18,7 @@ def policies_view(found: Sequence[tuple[str, str, PolicyCard]]) -> RenderableTyp
     parts: list[RenderableType] = []
     for name, revision, card in found:
         parts += [Text(name, style="bold"), facts_table(_rows(revision, card)), Text()]
-    return Group(*parts, Text(f"--policy takes: {', '.join(FORMS)}", style=QUIET))
+    return Group(*parts, Text(f"--policy takes: {', '.join(POLICY_FORMS)}", style=QUIET))
 
 
 def _rows(revision: str, card: PolicyCard) -> list[tuple[str, object]]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from kernelwright.agent.tuning.files import format_configuration
 from kernelwright.agent.tuning.tuned import (
-    ConfigurationFate,
+    ConfigurationOutcome,
     JudgedConfiguration,
     ParameterGroup,
     TriedConfiguration,
@@ -60,10 +60,11 @@ def group_table(group: ParameterGroup, tuned: TuningResult) -> AdaptiveTable:
     rows = [
         row
         for row in group.rows
-        if row.fate in (ConfigurationFate.REMAINS, ConfigurationFate.MEASURED, ConfigurationFate.WON) or row.start
+        if row.fate in (ConfigurationOutcome.REMAINS, ConfigurationOutcome.MEASURED, ConfigurationOutcome.WON)
+        or row.start
     ]
     cells = [
-        [Text(cell, style="bold" if row.fate is ConfigurationFate.WON else "") for cell in _cells(row, group, tuned)]
+        [Text(cell, style="bold" if row.fate is ConfigurationOutcome.WON else "") for cell in _cells(row, group, tuned)]
         for row in rows[:MOST_ROWS]
     ]
     headings = ("configuration", *times, *numbers, "held by")
@@ -71,7 +72,7 @@ def group_table(group: ParameterGroup, tuned: TuningResult) -> AdaptiveTable:
 
 
 def _counted(group: ParameterGroup) -> str:
-    counts = {fate: sum(row.fate is fate for row in group.rows) for fate in ConfigurationFate}
+    counts = {fate: sum(row.fate is fate for row in group.rows) for fate in ConfigurationOutcome}
     told = [f"{count} {fate}" for fate, count in counts.items() if count]
     return f"{len(group.rows)} compiled: {', '.join(told)}"
 
@@ -109,7 +110,7 @@ def _failures(group: ParameterGroup, tuned: TuningResult) -> list[str]:
     told = [
         f"  fails: {_changed(row, group, start)}: {row.score.failure or row.note}"
         for row in group.rows
-        if row.fate in (ConfigurationFate.FAILED, ConfigurationFate.WRONG)
+        if row.fate in (ConfigurationOutcome.FAILED, ConfigurationOutcome.WRONG)
     ]
     more = [f"  and {len(told) - MAX_FAILURES_SHOWN} more fail"] if len(told) > MAX_FAILURES_SHOWN else []
     return [*told[:MAX_FAILURES_SHOWN], *more]

@@ -28,13 +28,18 @@ from kernelwright.tools.tracing.trace import (
     tensors_in,
 )
 
-MOST_STEPS = 200
+MAX_STEPS_SHOWN = 200
 """Of one part that are shown; `--json` has all."""
-MOST_ALTERNATIVES = 8
+MAX_ALTERNATIVES_SHOWN = 8
 """Configurations of one autotuned launch that are shown."""
 MAX_STEP_CHARACTERS = 600
 """Characters of one step."""
-USUAL = {"device": {"device": "cuda"}, "pin_memory": False, "layout": {"layout": "strided"}, "non_blocking": False}
+USUAL_ARGUMENTS = {
+    "device": {"device": "cuda"},
+    "pin_memory": False,
+    "layout": {"layout": "strided"},
+    "non_blocking": False,
+}
 """Arguments that say nothing new, and are left out."""
 USUAL_OPTIONS: dict[str, Json] = {"num_warps": 4}
 """What Triton takes for every target where a launch does not say; the other defaults depend on the target."""
@@ -159,7 +164,7 @@ class _Listing:
         """`judged`: these are the steps that decide whose work it is."""
         lines: list[RenderableType] = [Text.assemble((f"  {title}", LABEL), (f"  {note}" if note else "", QUIET))]
         line = -1
-        for step in steps[:MOST_STEPS]:
+        for step in steps[:MAX_STEPS_SHOWN]:
             if isinstance(step, Operator | Data):
                 self._tensors.learn(step)
             if is_same_tensor(step):
@@ -168,8 +173,8 @@ class _Listing:
                 line = step.line
                 lines.append(self._quoted(line))
             lines += self._step(step, judged)
-        if len(steps) > MOST_STEPS:
-            lines.append(Text(f"       and {len(steps) - MOST_STEPS} more steps (--json has all)", style=QUIET))
+        if len(steps) > MAX_STEPS_SHOWN:
+            lines.append(Text(f"       and {len(steps) - MAX_STEPS_SHOWN} more steps (--json has all)", style=QUIET))
         if not steps and not note:
             lines.append(Text("       nothing", style=QUIET))
         return lines
@@ -206,7 +211,9 @@ class _Listing:
         namespace, _, rest = step.op.partition(".")
         name = rest.partition(".")[0] if namespace == "aten" else step.op
         given = [self._text(a) for a in step.args]
-        given += [f"{k}={self._text(v)}" for k, v in step.kwargs.items() if USUAL.get(k) != v and v is not None]
+        given += [
+            f"{k}={self._text(v)}" for k, v in step.kwargs.items() if USUAL_ARGUMENTS.get(k) != v and v is not None
+        ]
         made = list(tensors_in(step.out))
         shape = self._tensors.described(made[0]) if len(made) == 1 else ""
         result = f"{self._text(step.out)} = " if made else ""
@@ -241,12 +248,12 @@ class _Listing:
         count = len(step.alternatives)
         title = f"{step.name}, autotuned: the fastest of {count} configuration{'s' if count > 1 else ''}"
         lines: list[RenderableType] = [_indented(quoted_text(title, GOOD))]
-        for k, alternative in enumerate(step.alternatives[:MOST_ALTERNATIVES]):
+        for k, alternative in enumerate(step.alternatives[:MAX_ALTERNATIVES_SHOWN]):
             for inner in alternative:
                 for shown in self._step(inner, judged and k == 0):
                     lines.append(Padding(shown, (0, 0, 0, 2)))
-        if count > MOST_ALTERNATIVES:
-            lines.append(Text(f"         and {count - MOST_ALTERNATIVES} more (--json has all)", style=QUIET))
+        if count > MAX_ALTERNATIVES_SHOWN:
+            lines.append(Text(f"         and {count - MAX_ALTERNATIVES_SHOWN} more (--json has all)", style=QUIET))
         return lines
 
     # -------------------------------------------------------------- values

@@ -10,18 +10,22 @@ from typing import Any, NamedTuple
 
 from kernelwright.tools.tracing.trace import Data, Json, Operator, Trace, tensors_in
 
-SAME_TENSOR = frozenset({"detach", "alias", "lift_fresh"})
+OPERATORS_OF_THE_SAME_TENSOR = frozenset({"detach", "alias", "lift_fresh"})
 """Operators whose result is their argument by another number: both are called the same."""
-LIKE = frozenset(
+OPERATORS_OF_EQUAL_SHAPE = frozenset(
     {"clone", "contiguous", "copy_", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
     "fill_", "zero_", "_to_copy"}
 )  # fmt: skip
 """The result has the shape of the first argument."""
-SIZED = frozenset({"empty", "zeros", "ones", "full", "rand", "randn", "empty_strided", "empty_permuted"})
+OPERATORS_WITH_SHAPE_FIRST = frozenset(
+    {"empty", "zeros", "ones", "full", "rand", "randn", "empty_strided", "empty_permuted"}
+)
 """The first argument is the shape."""
-SIZED_OF = frozenset({"new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided", "as_strided", "expand"})
+OPERATORS_WITH_SHAPE_SECOND = frozenset(
+    {"new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided", "as_strided", "expand"}
+)
 """The second argument is the shape, the dtype is the first one's."""
-RESHAPING = frozenset({"view", "_unsafe_view", "reshape", "_reshape_alias"})
+RESHAPING_OPERATORS = frozenset({"view", "_unsafe_view", "reshape", "_reshape_alias"})
 
 
 class KnownTensor(NamedTuple):
@@ -86,7 +90,7 @@ class Tensors:
         if len(made) != 1:
             return
         used = list(tensors_in(step.args))
-        if _base_name(step.op) in SAME_TENSOR and used:
+        if _base_name(step.op) in OPERATORS_OF_THE_SAME_TENSOR and used:
             self._names[made[0]] = self.name(used[0])
             known = self._known.get(used[0])
         else:
@@ -98,15 +102,15 @@ class Tensors:
         """Of an operator with one result, whose first tensor argument is `first`."""
         name, args = _base_name(step.op), step.args
         dtype = _dtype_of(step.kwargs, first.dtype if first else "float32")
-        if name in SIZED and args and isinstance(args[0], list):
+        if name in OPERATORS_WITH_SHAPE_FIRST and args and isinstance(args[0], list):
             return KnownTensor(tuple(args[0]), _dtype_of(step.kwargs, "float32"))
         if first is None:
             return None
-        if name in LIKE:
+        if name in OPERATORS_OF_EQUAL_SHAPE:
             return KnownTensor(first.shape, dtype)
-        if name in SIZED_OF and len(args) > 1 and isinstance(args[1], list) and -1 not in args[1]:
+        if name in OPERATORS_WITH_SHAPE_SECOND and len(args) > 1 and isinstance(args[1], list) and -1 not in args[1]:
             return KnownTensor(tuple(args[1]), dtype)
-        if name in RESHAPING and len(args) > 1 and isinstance(args[1], list):
+        if name in RESHAPING_OPERATORS and len(args) > 1 and isinstance(args[1], list):
             return KnownTensor(_filled(args[1], first.shape), dtype)
         shape = _moved(name, first.shape, args)
         return None if shape is None else KnownTensor(shape, dtype)
@@ -114,7 +118,7 @@ class Tensors:
 
 def is_same_tensor(step: object) -> bool:
     """Whether a step only gives its argument another number."""
-    return isinstance(step, Operator) and _base_name(step.op) in SAME_TENSOR
+    return isinstance(step, Operator) and _base_name(step.op) in OPERATORS_OF_THE_SAME_TENSOR
 
 
 def _base_name(op: str) -> str:

@@ -23,11 +23,16 @@ from kernelwright.agent.viewing.verdicts.failure import failure_view, fault_name
 from kernelwright.agent.viewing.verdicts.measurements import kernels_view, matrix_view, speed_view
 from kernelwright.tools.report import CorrectnessResult, Failure, Fault, OwnWork, Report, Rung, SizeOutcome, Tried
 
-CPU_ONLY = "on a CPU, interpreted, at small sizes: right so far, and nothing is known of its speed"
+CPU_ONLY_REMARK = "on a CPU, interpreted, at small sizes: right so far, and nothing is known of its speed"
 
-OUTCOMES = {SizeOutcome.RIGHT: GOOD, SizeOutcome.WRONG: BAD, SizeOutcome.REFUSED: WARN, SizeOutcome.UNUSED: QUIET}
+STYLE_OF_OUTCOME = {
+    SizeOutcome.RIGHT: GOOD,
+    SizeOutcome.WRONG: BAD,
+    SizeOutcome.REFUSED: WARN,
+    SizeOutcome.UNUSED: QUIET,
+}
 
-NOT_ITS_OWN = frozenset({Fault.FALLBACK, Fault.NO_KERNEL, Fault.CHEAT})
+FAULTS_OF_OTHERS_WORK = frozenset({Fault.FALLBACK, Fault.NO_KERNEL, Fault.CHEAT})
 
 
 def report_view(report: Report, command: str = "") -> RenderableType:
@@ -68,7 +73,7 @@ def _judged_on(report: Report) -> str:
         return "never run"
     on_cpu = report.judged_on == "cpu" or report.correctness is None
     if on_cpu:
-        return CPU_ONLY if report.correct else "judged on a CPU, interpreted, at small sizes"
+        return CPU_ONLY_REMARK if report.correct else "judged on a CPU, interpreted, at small sizes"
     return f"judged on {report.judged_on}"
 
 
@@ -119,7 +124,7 @@ def sizes_view(tried: tuple[Tried, ...]) -> Table:
     for one in tried:
         sizes = " ".join(f"{name}={value}" for name, value in one.sizes.items()) or "the problem's own"
         why = one.why if one.sizes or one.why != "the problem's own" else ""
-        outcome = Text(one.outcome.value, style=OUTCOMES[one.outcome])
+        outcome = Text(one.outcome.value, style=STYLE_OF_OUTCOME[one.outcome])
         table.add_row(quoted_text(sizes), quoted_text(why, QUIET), outcome, quoted_text(one.message, limit=200))
     return table
 
@@ -165,7 +170,7 @@ def _own_work(work: OwnWork, failure: Failure | None) -> Text:
     if work.accepted:
         verdict = ("its own", GOOD)
     else:
-        verdict = ("not its own", BAD) if failure and failure.fault in NOT_ITS_OWN else ("not judged", QUIET)
+        verdict = ("not its own", BAD) if failure and failure.fault in FAULTS_OF_OTHERS_WORK else ("not judged", QUIET)
     text = Text.assemble(verdict, f" ({work.mode})")
     if work.share is not None:
         text.append(

@@ -17,13 +17,13 @@ from textual.widgets import Static
 from kernelwright.agent.export.kernels import check_kernel, default_name, save_kernel
 from kernelwright.agent.viewing.show.words import BAD, QUIET, WARN, quoted_text
 from kernelwright.agent.viewing.viewer.assembling import Assembled, Assembling, AssemblyProgress, AssemblyRequest
-from kernelwright.agent.viewing.viewer.dialogs import Choose, Help, LineDialog
-from kernelwright.agent.viewing.viewer.filtering import EXAMPLE, parse_filter
+from kernelwright.agent.viewing.viewer.dialogs import ChoiceDialog, HelpDialog, LineDialog
+from kernelwright.agent.viewing.viewer.filtering import FILTER_EXAMPLE, parse_filter
 from kernelwright.agent.viewing.viewer.layout import (
     BINDINGS,
-    FOUND,
+    FOUND_HEADINGS,
+    MIN_TERMINAL_SIZE,
     NARROW_COLUMNS,
-    SMALLEST,
     STYLE,
     found_cells,
     heading,
@@ -32,7 +32,7 @@ from kernelwright.agent.viewing.viewer.layout import (
 from kernelwright.agent.viewing.viewer.pager import Pager
 from kernelwright.agent.viewing.viewer.plain import HEADINGS, heading_view, lineage_facts, list_rows
 from kernelwright.agent.viewing.viewer.position import Position
-from kernelwright.agent.viewing.viewer.trail import list_trajectories, tree_lines
+from kernelwright.agent.viewing.viewer.viewed_trajectory import list_trajectories, tree_lines
 from kernelwright.agent.viewing.viewer.views import View, assembly_view, view_of
 from kernelwright.errors import InputError
 from kernelwright.store.database import Store
@@ -100,11 +100,11 @@ class Viewer(App[None]):
     def on_resize(self, event: Resize) -> None:
         """Leaves the lineage out of narrow terminals; says what is needed in those that are too small."""
         width, height = event.size
-        small = width < SMALLEST[0] or height < SMALLEST[1]
+        small = width < MIN_TERMINAL_SIZE[0] or height < MIN_TERMINAL_SIZE[1]
         root = self.screen_stack[0]
         root.set_class(small, "small")
         root.set_class(width < NARROW_COLUMNS, "narrow")
-        said = f"too small: {width} by {height}, {SMALLEST[0]} by {SMALLEST[1]} are needed (q quits)"
+        said = f"too small: {width} by {height}, {MIN_TERMINAL_SIZE[0]} by {MIN_TERMINAL_SIZE[1]} are needed (q quits)"
         root.query_one("#small", Static).update(said)
 
     def _pager(self, id: str) -> Pager:
@@ -124,9 +124,9 @@ class Viewer(App[None]):
         root = self.screen_stack[0]
         root.query_one("#heading", Static).update(heading(position, self.shown, self.following))
         id = turn.candidate_id if turn else None
-        lines = tree_lines(position.trail, id)
+        lines = tree_lines(position.viewed, id)
         drawn = Text("\n").join(line for _, line in lines)
-        self._pager("lineage").show(Group(drawn, Text(), lineage_facts(position.trail)))
+        self._pager("lineage").show(Group(drawn, Text(), lineage_facts(position.viewed)))
         at = next((place for place, (other, _) in enumerate(lines) if other == id), 0)
         tree = self._pager("lineage")
         tree.scroll_to(0, max(0, at - tree.size.height // 2), animate=False, immediate=True)
@@ -134,9 +134,9 @@ class Viewer(App[None]):
 
     def _content(self, turn: Turn | None) -> RenderableType:
         if turn is None:
-            return Group(heading_view(self.position.trail), Text("no turn yet: r reads again, F follows", style=QUIET))
+            return Group(heading_view(self.position.viewed), Text("no turn yet: r reads again, F follows", style=QUIET))
         if self.shown is not View.PTX:
-            return view_of(self.shown, self._store, self.position.trail, turn)
+            return view_of(self.shown, self._store, self.position.viewed, turn)
         found = self._assemblies.get(turn.candidate_id)
         if isinstance(found, Assembly):
             return assembly_view(found)
@@ -144,7 +144,7 @@ class Viewer(App[None]):
             return quoted_text(f"no PTX: {found}", BAD)
         if not turn.source:
             return Text("no PTX: this turn holds no code", style=QUIET)
-        problem, target = self._store.problem(turn.trajectory_id), self.position.trail.target
+        problem, target = self._store.problem(turn.trajectory_id), self.position.viewed.target
         self._assembling.ask(AssemblyRequest(turn.candidate_id, problem, turn.source, target))
         return Text(f"compiling for {target}, offline ...", style=QUIET)
 
@@ -234,7 +234,7 @@ class Viewer(App[None]):
                     self._filter_text = self._filter_text if refusal else text.strip()
                     self._moved(refusal)
 
-        self.push_screen(LineDialog("filter (nothing: all)", self._filter_text, EXAMPLE, parse_filter), chosen)
+        self.push_screen(LineDialog("filter (nothing: all)", self._filter_text, FILTER_EXAMPLE, parse_filter), chosen)
 
     def action_search(self) -> None:
         """Asks for a text to find in this turn, or, after a second slash, in the whole database."""
@@ -278,7 +278,9 @@ class Viewer(App[None]):
                     self._draw()
                     self._find(1)
 
-        screen = Choose(f"{len(rows)} turns hold {query!r}", FOUND, lambda last: rows if last is None else ())
+        screen = ChoiceDialog(
+            f"{len(rows)} turns hold {query!r}", FOUND_HEADINGS, lambda last: rows if last is None else ()
+        )
         self.push_screen(screen, chosen)
 
     def action_list(self) -> None:
@@ -297,8 +299,8 @@ class Viewer(App[None]):
                     self._draw()
 
         fitting = f" that fit {self._filter_text}" if self._filter_text else ""
-        here = self.position.trail.row.id
-        self.push_screen(Choose(f"trajectories{fitting}", HEADINGS, more, here, q_quits), chosen)
+        here = self.position.viewed.row.id
+        self.push_screen(ChoiceDialog(f"trajectories{fitting}", HEADINGS, more, here, q_quits), chosen)
 
     def action_export(self) -> None:
         """Asks for a path and writes this turn's kernel there. Raises InputError where the turn has none."""
@@ -316,7 +318,7 @@ class Viewer(App[None]):
 
     def action_help(self) -> None:
         """Opens the list of keys."""
-        self.push_screen(Help())
+        self.push_screen(HelpDialog())
 
     def on_assembly_progress(self, message: AssemblyProgress) -> None:
         """Says how far the compilation of the turn on the screen is."""

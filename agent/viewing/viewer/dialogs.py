@@ -18,7 +18,7 @@ from kernelwright.agent.viewing.viewer.pager import Pager
 from kernelwright.errors import InputError
 from kernelwright.store.errors import StoreError
 
-CLOSE = Binding("escape,q", "close", "close")
+CLOSE_BINDING = Binding("escape,q", "close", "close")
 
 
 class LineDialog(ModalScreen[str | None]):
@@ -57,7 +57,7 @@ class LineDialog(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-class Choose(ModalScreen[int | None]):
+class ChoiceDialog(ModalScreen[int | None]):
     """Asks for one row of a table; the result is the row's number, or None when the dialog is closed.
 
     `more` returns the rows that follow the row with the given number, and no rows at the end of the table. With
@@ -137,18 +137,18 @@ class Choose(ModalScreen[int | None]):
 
     def action_help(self) -> None:
         """Opens the list of keys."""
-        self.app.push_screen(Help())
+        self.app.push_screen(HelpDialog())
 
     def action_close(self) -> None:
         """Closes without a choice."""
         self.dismiss(None)
 
 
-class Help(ModalScreen[None]):
+class HelpDialog(ModalScreen[None]):
     """The window that lists the keys."""
 
     BINDINGS = [
-        CLOSE,
+        CLOSE_BINDING,
         Binding("question_mark", "close", "close"),
         Binding("j,down", "scroll(1)", "down"),
         Binding("k,up", "scroll(-1)", "up"),

@@ -12,8 +12,14 @@ from kernelwright.store.models import Action, State
 from kernelwright.store.records import CandidateFilter
 from kernelwright.tools.report import Cheat, Fault, Rung
 
-ENUMS: dict[str, type[StrEnum]] = {"fault": Fault, "action": Action, "rung": Rung, "cheat": Cheat, "state": State}
-TEXTS = {
+ENUM_FILTERS: dict[str, type[StrEnum]] = {
+    "fault": Fault,
+    "action": Action,
+    "rung": Rung,
+    "cheat": Cheat,
+    "state": State,
+}
+TEXT_FILTERS = {
     "problem": "problem",
     "policy": "policy",
     "run": "run",
@@ -21,13 +27,13 @@ TEXTS = {
     "stop": "stop_reason",
     "on": "judged_on",
 }
-FLAGS = {
+FLAG_FILTERS = {
     "correct": ("correct", True),
     "incorrect": ("correct", False),
     "finished": ("finished", True),
     "unfinished": ("finished", False),
 }
-EXAMPLE = (
+FILTER_EXAMPLE = (
     "fault:mismatch, action:repair, rung:compile, problem:NAME, policy:NAME, run:NAME, stop:REASON, "
     "speedup:1.2, "
     "correct"
@@ -50,18 +56,18 @@ def parse_filter(text: str) -> CandidateFilter:
 
 
 def _read(part: str) -> tuple[str, object]:
-    if part in FLAGS:
-        return FLAGS[part]
+    if part in FLAG_FILTERS:
+        return FLAG_FILTERS[part]
     key, _, value = part.replace(">=", ":", 1).partition(":")
     if key == "speedup":
         return "min_speedup", _number(value)
-    if not value or key not in (*ENUMS, *TEXTS):
-        raise InputError(f"{part!r} is no filter: write such as {EXAMPLE}")
-    return (key, _member(key, value)) if key in ENUMS else (TEXTS[key], value)
+    if not value or key not in (*ENUM_FILTERS, *TEXT_FILTERS):
+        raise InputError(f"{part!r} is no filter: write such as {FILTER_EXAMPLE}")
+    return (key, _member(key, value)) if key in ENUM_FILTERS else (TEXT_FILTERS[key], value)
 
 
 def _member(key: str, value: str) -> StrEnum:
-    kind = ENUMS[key]
+    kind = ENUM_FILTERS[key]
     try:
         return kind(value.replace(" ", "_"))
     except ValueError:

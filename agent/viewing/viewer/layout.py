@@ -7,11 +7,11 @@ from textual.binding import Binding
 
 from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, quoted_text
 from kernelwright.agent.viewing.viewer.position import Position
-from kernelwright.agent.viewing.viewer.trail import verdict_words
+from kernelwright.agent.viewing.viewer.viewed_trajectory import verdict_words
 from kernelwright.agent.viewing.viewer.views import View
 from kernelwright.store.records import SearchHit
 
-SMALLEST = (50, 10)
+MIN_TERMINAL_SIZE = (50, 10)
 """Columns and lines."""
 NARROW_COLUMNS = 90
 """Columns up to which the lineage is left out."""
@@ -26,7 +26,7 @@ Pager { scrollbar-gutter: stable; scrollbar-size-vertical: 1; overflow-x: hidden
 .small #heading, .small #status, .small #middle { display: none; }
 .small #small { display: block; }
 .narrow #lineage { display: none; }
-LineDialog, Choose, Help { align: center middle; }
+LineDialog, ChoiceDialog, HelpDialog { align: center middle; }
 .dialog { width: 100%; max-width: 110; margin: 0 1; height: auto; }
 .dialog { border: round $primary; padding: 0 1; background: $surface; }
 .tall { height: 80%; }
@@ -73,22 +73,22 @@ HINTS = (
 """The keys that a newcomer needs come first, for a narrow terminal cuts the line."""
 
 
-FOUND = ("trajectory", "turn", "problem", "verdict", "where")
+FOUND_HEADINGS = ("trajectory", "turn", "problem", "verdict", "where")
 
 
 def heading(position: Position, view: View, following: bool) -> Text:
     """`3 fused_softmax  turn 2 of 5 repair  mismatch  [diff]  stopped: turns`."""
-    row, trail = position.trail.row, position.trail
+    row, viewed = position.viewed.row, position.viewed
     parts: list[Text] = [Text.assemble((str(row.id), LABEL), " ", quoted_text(row.problem, "bold", 60))]
     if (entry := position.entry) is not None:
         verdict, correct = verdict_words(entry)
-        last = trail.entries[-1].candidate.turn + 1
+        last = viewed.entries[-1].candidate.turn + 1
         parts.append(Text(f"turn {entry.candidate.turn + 1} of {last}, {entry.candidate.action.value}"))
         parts.append(Text(verdict, GOOD if correct else BAD))
     if view is not View.TURN:
         parts.append(Text(f"[{view.value}]", LABEL))
     if position.filtered:
-        parts.append(Text(f"[filter: {len(trail.fitting)} of {len(trail.entries)}]", WARN))
+        parts.append(Text(f"[filter: {len(viewed.fitting)} of {len(viewed.entries)}]", WARN))
     if following:
         parts.append(Text("[following]", WARN))
     parts.append(quoted_text(row.policy, QUIET, 60))

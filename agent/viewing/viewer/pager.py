@@ -11,8 +11,8 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-MATCH = Style(reverse=True)
-CURRENT = Style(reverse=True, bold=True, color="yellow")
+MATCH_STYLE = Style(reverse=True)
+CURRENT_MATCH_STYLE = Style(reverse=True, bold=True, color="yellow")
 
 
 class Pager(ScrollView, can_focus=False):
@@ -97,7 +97,7 @@ class Pager(ScrollView, can_focus=False):
         strip = self._strips[place]
         if place in self._matches:
             current = 0 <= self._at < len(self._matches) and self._matches[self._at] == place
-            strip = _marked(strip, self._looked_for.lower(), CURRENT if current else MATCH)
+            strip = _marked(strip, self._looked_for.lower(), CURRENT_MATCH_STYLE if current else MATCH_STYLE)
         return strip.extend_cell_length(self.size.width).crop(0, self.size.width).apply_style(self.rich_style)
 
 

@@ -12,7 +12,12 @@ from rich.text import Text
 from kernelwright.agent.viewing.report.trajectory_report import trajectory_facts
 from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, facts_table, quoted_text
 from kernelwright.agent.viewing.verdicts.verdict import report_view
-from kernelwright.agent.viewing.viewer.trail import Trail, list_trajectories, trail_verdict_words, tree_lines
+from kernelwright.agent.viewing.viewer.viewed_trajectory import (
+    ViewedTrajectory,
+    list_trajectories,
+    trajectory_verdict_words,
+    tree_lines,
+)
 from kernelwright.agent.viewing.viewer.views import (
     MAX_TEXT_CHARACTERS,
     View,
@@ -50,7 +55,7 @@ def list_rows(store: Store, rows: Sequence[tuple[Any, Sequence[Any]]]) -> Iterat
     """Writes the rows of the list in the order of HEADINGS."""
     names = {run.id: run.name for run in store.runs()}
     for row, entries in rows:
-        best, correct = trail_verdict_words(entries)
+        best, correct = trajectory_verdict_words(entries)
         stopped = (row.stop_reason or _unstopped(row)).replace("_", " ")
         words = (str(row.id), names.get(row.run_id, "-"), row.problem, row.policy, str(len(entries)))
         yield (
@@ -67,17 +72,17 @@ def _unstopped(row: Trajectory) -> str:
     return "cut off" if row.owner else "not yet"
 
 
-def whole_trajectory_view(store: Store, trail: Trail) -> Iterator[RenderableType]:
+def whole_trajectory_view(store: Store, viewed: ViewedTrajectory) -> Iterator[RenderableType]:
     """The trajectory from its first turn to its last; of a prompt what the one before did not hold."""
-    yield heading_view(trail)
+    yield heading_view(viewed)
     before: tuple[Message, ...] = ()
-    for entry in trail.entries:
-        if entry.candidate.id not in trail.fitting:
+    for entry in viewed.entries:
+        if entry.candidate.id not in viewed.fitting:
             continue
         turn = store.turn(entry.candidate.id)
         yield Text()
         yield Text(f"=== turn {turn.turn + 1}: {turn.action.value} ".ljust(72, "="), style="bold")
-        yield facts_table(turn_facts(turn, trail))
+        yield facts_table(turn_facts(turn, viewed))
         yield from _prompt(turn.messages, before)
         yield Text("--- answer", style=LABEL)
         yield answer_text(turn)
@@ -89,18 +94,18 @@ def whole_trajectory_view(store: Store, trail: Trail) -> Iterator[RenderableType
         before = turn.messages
 
 
-def heading_view(trail: Trail) -> RenderableType:
+def heading_view(viewed: ViewedTrajectory) -> RenderableType:
     """Shows what is known of a trajectory above its turns."""
-    numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in trail.entries}
-    tree = Text("\n").join(line for _, line in tree_lines(trail)) or Text("no turn yet", style=QUIET)
-    known = [(label, quoted_text(value, limit=400)) for label, value in trajectory_facts(trail.row, numbers)]
-    return facts_table([("problem", quoted_text(trail.row.problem, "bold")), *known, ("lineage", _unindented(tree))])
+    numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in viewed.entries}
+    tree = Text("\n").join(line for _, line in tree_lines(viewed)) or Text("no turn yet", style=QUIET)
+    known = [(label, quoted_text(value, limit=400)) for label, value in trajectory_facts(viewed.row, numbers)]
+    return facts_table([("problem", quoted_text(viewed.row.problem, "bold")), *known, ("lineage", _unindented(tree))])
 
 
-def lineage_facts(trail: Trail) -> Text:
+def lineage_facts(viewed: ViewedTrajectory) -> Text:
     """What there is to know of the whole trajectory, for under its lineage."""
-    numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in trail.entries}
-    known = [fact for fact in trajectory_facts(trail.row, numbers) if fact[0] not in ("trajectory", "best")]
+    numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in viewed.entries}
+    known = [fact for fact in trajectory_facts(viewed.row, numbers) if fact[0] not in ("trajectory", "best")]
     return Text("\n").join(Text.assemble((f"{label} ", LABEL), quoted_text(value, limit=400)) for label, value in known)
 
 
@@ -120,41 +125,41 @@ def _prompt(messages: tuple[Message, ...], before: tuple[Message, ...]) -> Itera
         yield long_text(message.content)
 
 
-def one_view(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableType:
+def one_view(view: View, store: Store, viewed: ViewedTrajectory, turn: Turn) -> RenderableType:
     """Shows a turn as the viewer does; code is the code alone, fit for a file. Raises InputError where there is
     none.
     """
     if view is View.CODE:
         if not turn.source:
-            raise InputError(f"turn {turn.turn + 1} of trajectory {trail.row.id} holds no code")
+            raise InputError(f"turn {turn.turn + 1} of trajectory {viewed.row.id} holds no code")
         return quoted_text(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS)
-    return prompt_view(turn) if view is View.PROMPT else view_of(view, store, trail, turn)
+    return prompt_view(turn) if view is View.PROMPT else view_of(view, store, viewed, turn)
 
 
-def chosen_turn(store: Store, trail: Trail, number: int | None) -> Turn:
+def chosen_turn(store: Store, viewed: ViewedTrajectory, number: int | None) -> Turn:
     """Number from 1; None is the best one, else the last. Raises InputError."""
-    if not trail.entries:
-        raise InputError(f"trajectory {trail.row.id} has no turn yet")
-    numbers = [entry.candidate.turn + 1 for entry in trail.entries]
+    if not viewed.entries:
+        raise InputError(f"trajectory {viewed.row.id} has no turn yet")
+    numbers = [entry.candidate.turn + 1 for entry in viewed.entries]
     if number is None:
-        place = None if trail.best_id is None else trail.place_of(trail.best_id)
-        return store.turn(trail.entries[-1 if place is None else place].candidate.id)
+        place = None if viewed.best_id is None else viewed.place_of(viewed.best_id)
+        return store.turn(viewed.entries[-1 if place is None else place].candidate.id)
     if number not in numbers:
-        raise InputError(f"trajectory {trail.row.id} has no turn {number}: choose {numbers[0]} to {numbers[-1]}")
-    return store.turn(trail.entries[numbers.index(number)].candidate.id)
+        raise InputError(f"trajectory {viewed.row.id} has no turn {number}: choose {numbers[0]} to {numbers[-1]}")
+    return store.turn(viewed.entries[numbers.index(number)].candidate.id)
 
 
-def trail_json(store: Store, trail: Trail, number: int | None) -> dict[str, Any]:
+def trajectory_json(store: Store, viewed: ViewedTrajectory, number: int | None) -> dict[str, Any]:
     """The row, the lineage, and each turn without token ids and log-probabilities (agent export --format jsonl has
     them).
     """
-    wanted = [entry for entry in trail.entries if entry.candidate.id in trail.fitting]
+    wanted = [entry for entry in viewed.entries if entry.candidate.id in viewed.fitting]
     if number is not None:
         wanted = [entry for entry in wanted if entry.candidate.turn + 1 == number]
     return {
-        "trajectory": trail.row.model_dump(mode="json"),
-        "best": trail.best_id,
-        "lineage": [list(edge) for edge in trail.graph.edges],
+        "trajectory": viewed.row.model_dump(mode="json"),
+        "best": viewed.best_id,
+        "lineage": [list(edge) for edge in viewed.graph.edges],
         "turns": [_turn_json(store.turn(entry.candidate.id)) for entry in wanted],
     }
 
@@ -169,7 +174,7 @@ def list_json(store: Store, wanted: CandidateFilter | None, limit: int) -> list[
     names = {run.id: run.name for run in store.runs()}
     found = []
     for row, entries in list_trajectories(store, wanted, limit=limit):
-        best, correct = trail_verdict_words(entries)
+        best, correct = trajectory_verdict_words(entries)
         fields = ("id", "problem", "suite", "policy", "stop_reason", "created", "finished", "best_id")
         known = {name: getattr(row, name) for name in fields}
         found.append(

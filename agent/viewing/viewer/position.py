@@ -5,12 +5,12 @@ Every move says why it could not be made.
 
 from __future__ import annotations
 
-from kernelwright.agent.viewing.viewer.trail import (
-    Trail,
+from kernelwright.agent.viewing.viewer.viewed_trajectory import (
+    ViewedTrajectory,
     is_filtering,
     neighbouring_trajectory,
     newest_trajectory,
-    read_trail,
+    read_viewed_trajectory,
 )
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
@@ -31,7 +31,7 @@ class Position:
     @property
     def entry(self) -> Entry | None:
         """The turn that is shown; None where there is none yet."""
-        return self.trail.entries[self.place] if self.trail.entries else None
+        return self.viewed.entries[self.place] if self.viewed.entries else None
 
     @property
     def filtered(self) -> bool:
@@ -52,14 +52,14 @@ class Position:
 
     def go(self, trajectory_id: int, candidate_id: int | None = None) -> None:
         """Goes to this candidate, else to the first turn that the filter wants."""
-        trail = read_trail(self.store, trajectory_id, self.wanted)
-        place = trail.place_of(candidate_id) if candidate_id is not None else None
-        self.trail: Trail = trail
-        self.place: int = place if place is not None else next(iter(trail.wanted()), 0)
+        viewed = read_viewed_trajectory(self.store, trajectory_id, self.wanted)
+        place = viewed.place_of(candidate_id) if candidate_id is not None else None
+        self.viewed: ViewedTrajectory = viewed
+        self.place: int = place if place is not None else next(iter(viewed.wanted()), 0)
 
     def step(self, by: int) -> str:
         """Goes to the next (1) or the previous (-1) turn that the filter wants."""
-        wanted = [place for place in self.trail.wanted() if (place - self.place) * by > 0]
+        wanted = [place for place in self.viewed.wanted() if (place - self.place) * by > 0]
         if not wanted:
             return f"this is the {'last' if by > 0 else 'first'} turn{self._that_fits()}"
         self.place = min(wanted) if by > 0 else max(wanted)
@@ -67,14 +67,14 @@ class Position:
 
     def end(self, which: int) -> str:
         """Goes to the first (0) or the last (-1) turn that the filter wants."""
-        if not (wanted := self.trail.wanted()):
+        if not (wanted := self.viewed.wanted()):
             return f"there is no turn{self._that_fits() or ' yet'}"
         self.place = wanted[which]
         return ""
 
     def move(self, by: int) -> str:
         """Goes to the next (1) or the previous (-1) trajectory."""
-        found = neighbouring_trajectory(self.store, self.trail.row.id, by, self.wanted)
+        found = neighbouring_trajectory(self.store, self.viewed.row.id, by, self.wanted)
         if found is None:
             return f"this is the {'last' if by > 0 else 'first'} trajectory{self._that_fits()}"
         self.go(found)
@@ -86,33 +86,33 @@ class Position:
         Without one nothing changes.
         """
         here = self.entry.candidate.id if self.entry else None
-        trail = read_trail(self.store, self.trail.row.id, wanted)
-        target = self.trail.row.id if trail.fitting else newest_trajectory(self.store, wanted)
+        viewed = read_viewed_trajectory(self.store, self.viewed.row.id, wanted)
+        target = self.viewed.row.id if viewed.fitting else newest_trajectory(self.store, wanted)
         if target is None:
             return "nothing fits that filter: it is as it was"
         self.wanted = wanted
-        self.go(target, here if here in trail.fitting else None)
+        self.go(target, here if here in viewed.fitting else None)
         return ""
 
     def refresh(self) -> bool:
         """Reads again; from the last turn it goes on to the new last one. Gives whether anything changed."""
-        before, at_last = self.trail, self.place == len(self.trail.entries) - 1
+        before, at_last = self.viewed, self.place == len(self.viewed.entries) - 1
         id = self.entry.candidate.id if self.entry else None
         self._turns.clear()
         self.go(before.row.id, id)
-        if at_last and self.trail.entries:
-            self.place = len(self.trail.entries) - 1
-        return self.trail.entries != before.entries or self.trail.row != before.row
+        if at_last and self.viewed.entries:
+            self.place = len(self.viewed.entries) - 1
+        return self.viewed.entries != before.entries or self.viewed.row != before.row
 
     def follow(self) -> bool:
         """Goes to the last turn of the newest trajectory. Returns whether anything changed."""
         latest = newest_trajectory(self.store, self.wanted)
-        moved = latest is not None and latest != self.trail.row.id
+        moved = latest is not None and latest != self.viewed.row.id
         if moved:
             assert latest is not None
             self.go(latest)
         changed = self.refresh()
-        place, self.place = self.place, max(0, len(self.trail.entries) - 1)
+        place, self.place = self.place, max(0, len(self.viewed.entries) - 1)
         return moved or changed or place != self.place
 
     def _that_fits(self) -> str:

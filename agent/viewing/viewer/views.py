@@ -19,7 +19,7 @@ from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN,
 from kernelwright.agent.viewing.verdicts.failure import failure_view
 from kernelwright.agent.viewing.verdicts.measurements import config_text
 from kernelwright.agent.viewing.verdicts.verdict import report_view
-from kernelwright.agent.viewing.viewer.trail import Trail
+from kernelwright.agent.viewing.viewer.viewed_trajectory import ViewedTrajectory
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Origin
 from kernelwright.store.database import Store
@@ -32,7 +32,7 @@ WORD_WRAP_CHARACTERS = 30_000
 """Characters up to which lines are broken between words."""
 HIGHLIGHT_CHARACTERS = 60_000
 """Characters up to which code is coloured."""
-KINDS = {"added": "green", "removed": "red", "quiet": LABEL, "": ""}
+STYLE_OF_LINE_KIND = {"added": "green", "removed": "red", "quiet": LABEL, "": ""}
 
 
 class View(StrEnum):
@@ -56,7 +56,7 @@ def choose_view(asked: str) -> View:
         raise InputError(f"--show {asked!r}: choose {', '.join(View)}") from None
 
 
-def view_of(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableType:
+def view_of(view: View, store: Store, viewed: ViewedTrajectory, turn: Turn) -> RenderableType:
     """All but PTX, which takes a compiler: `assembly_view`."""
     match view:
         case View.PROMPT:
@@ -65,39 +65,39 @@ def view_of(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableTyp
             return code_view(turn)
         case View.DIFF:
             return diff_view(turn, None if turn.parent_id is None else store.turn(turn.parent_id))
-    return turn_view(turn, trail)
+    return turn_view(turn, viewed)
 
 
-def turn_view(turn: Turn, trail: Trail) -> RenderableType:
+def turn_view(turn: Turn, viewed: ViewedTrajectory) -> RenderableType:
     """Shows the facts, the verdict and the answer of a turn."""
-    parts: list[RenderableType] = [facts_table(turn_facts(turn, trail)), Text()]
+    parts: list[RenderableType] = [facts_table(turn_facts(turn, viewed)), Text()]
     if turn.report is not None:
         parts += [report_view(turn.report), Text()]
     return Group(*parts, Text("answer", style=LABEL), answer_text(turn))
 
 
-WRITERS = {Origin.POLICY: "the policy", Origin.COMPILER: "torch's compiler", Origin.FILE: "a file of the user's"}
+WRITER_NAMES = {Origin.POLICY: "the policy", Origin.COMPILER: "torch's compiler", Origin.FILE: "a file of the user's"}
 
 
-def turn_facts(turn: Turn, trail: Trail) -> list[tuple[str, object]]:
+def turn_facts(turn: Turn, viewed: ViewedTrajectory) -> list[tuple[str, object]]:
     """What was asked of whom, and what it took."""
     completion = turn.completion
     revision = completion.revision or completion.adapter_revision if completion else None
     rewards = ", ".join(f"{name} {value:.3g}" for name, value in (turn.rewards or {}).items())
     return [
-        ("candidate", f"{turn.candidate_id}, {turn.action.value}{_parent(turn, trail)}, {turn.state.value}"),
+        ("candidate", f"{turn.candidate_id}, {turn.action.value}{_parent(turn, viewed)}, {turn.state.value}"),
         ("policy", quoted_text(f"{completion.policy} {revision or ''}".strip(), limit=200) if completion else ""),
-        ("written by", WRITERS[completion.origin] if completion else ""),
+        ("written by", WRITER_NAMES[completion.origin] if completion else ""),
         ("took", _took(turn)),
         ("at", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(turn.created))),
         ("reward", f"{rewards} ({turn.formula})" if rewards else ""),
     ]
 
 
-def _parent(turn: Turn, trail: Trail) -> str:
-    if turn.parent_id is None or turn.parent_id not in trail.graph:
+def _parent(turn: Turn, viewed: ViewedTrajectory) -> str:
+    if turn.parent_id is None or turn.parent_id not in viewed.graph:
         return ""
-    parent = trail.graph.nodes[turn.parent_id]["entry"].candidate
+    parent = viewed.graph.nodes[turn.parent_id]["entry"].candidate
     where = "" if parent.trajectory_id == turn.trajectory_id else f" of trajectory {parent.trajectory_id}"
     return f" of turn {parent.turn + 1}{where}"
 
@@ -133,11 +133,11 @@ def long_text(text: str) -> RenderableType:
     return (
         quoted_text(text, limit=MAX_TEXT_CHARACTERS)
         if len(text) <= WORD_WRAP_CHARACTERS
-        else Columns(quoted_text(text, limit=MAX_TEXT_CHARACTERS).plain)
+        else CutLines(quoted_text(text, limit=MAX_TEXT_CHARACTERS).plain)
     )
 
 
-class Columns:
+class CutLines:
     """Lines cut where the width ends."""
 
     def __init__(self, text: str) -> None:
@@ -174,10 +174,10 @@ def code_view(turn: Turn) -> RenderableType:
     marked = failure.where.line if failure and failure.where else None
     lines = _coloured(quoted_text(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS).plain)
     head = [] if failure is None else [failure_view(failure), Text()]
-    return Group(*head, Numbered(lines, marked))
+    return Group(*head, NumberedLines(lines, marked))
 
 
-class Numbered:
+class NumberedLines:
     """Lines with their numbers; a line that is too long goes on under itself, not under its number."""
 
     def __init__(self, lines: Sequence[Text], marked: int | None) -> None:
@@ -216,7 +216,7 @@ def diff_view(turn: Turn, parent: Turn | None) -> RenderableType:
         return Text(f"the same text as turn {parent.turn + 1}, its parent", style=QUIET)
     added, removed = (sum(kind == wanted for kind, _ in lines) for wanted in ("added", "removed"))
     head = Text.assemble(f"against turn {parent.turn + 1}: ", (f"+{added}", GOOD), " ", (f"-{removed}", BAD))
-    return Group(head, Text("\n").join(Text(line, style=KINDS[kind]) for kind, line in lines))
+    return Group(head, Text("\n").join(Text(line, style=STYLE_OF_LINE_KIND[kind]) for kind, line in lines))
 
 
 def assembly_view(assembly: Assembly) -> RenderableType:

@@ -13,7 +13,7 @@ from typing import Any
 from kernelwright.agent.command_line.arguments import choose_device
 from kernelwright.errors import InputError
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def spread(asked: dict[str, Any], known: Callable[[str], str] = choose_device) -> dict[str, Any]:
@@ -42,12 +42,12 @@ def spread(asked: dict[str, Any], known: Callable[[str], str] = choose_device) -
         fields["sampling_gpu"] = _named(sampling)
     if device != "cpu":
         fields["device"] = "cuda:0"
-        os.environ[VISIBLE] = _named(device)
+        os.environ[VISIBLE_DEVICES_VARIABLE] = _named(device)
     return fields
 
 
 def _named(device: str) -> str:
     """`cuda:N` as CUDA_VISIBLE_DEVICES names it."""
     number = int(device.partition(":")[2] or 0)
-    shown = [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
+    shown = [name.strip() for name in os.environ.get(VISIBLE_DEVICES_VARIABLE, "").split(",") if name.strip()]
     return shown[number] if shown else str(number)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from kernelwright.rl.training.plan import Plan
+    from kernelwright.rl.training.plan import TrainingPlan
     from kernelwright.rl.training.report import TrainingResult
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
@@ -23,12 +23,12 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("zero_variance", "flat", "{:.0%}"), ("rows", "rows", "{:.0f}"),
     ("tokens_a_second", "tok/s", "{:,.0f}"), ("gpu_busy", "GPU", "{:.0%}"), ("seconds", "s", "{:.1f}"),
 )  # fmt: skip
-PARTS = "reward/"
+REWARD_PREFIX = "reward/"
 STEPS_SHOWN = 14
 """Steps that are shown."""
 
 
-def plan_view(plan: Plan) -> Group:
+def plan_view(plan: TrainingPlan) -> Group:
     """Shows what a training would do, before it does it."""
     from rich.console import Group
     from rich.markup import escape
@@ -90,9 +90,9 @@ class LiveTraining:
         parts: list[Table | Text] = [step_table(list(self._steps), self._of)] if self._steps else []
         if self._steps:
             said = [
-                f"{name.removeprefix(PARTS)} {value:+.3f}"
+                f"{name.removeprefix(REWARD_PREFIX)} {value:+.3f}"
                 for name, value in self._steps[-1][1].items()
-                if name.startswith(PARTS)
+                if name.startswith(REWARD_PREFIX)
             ]
             parts.append(Text("parts: " + ", ".join(said)) if said else Text(""))
         return Group(*parts, Text(self._doing, style="dim"))

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelwright.rl.data.cleaning.near import minhash_signature
+from kernelwright.rl.data.cleaning.near_duplicates import minhash_signature
 from kernelwright.rl.data.cleaning.suites import Benchmarks
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Kind, Row, normalise_text, read_rows, row_of
 from kernelwright.tools.problem import Problem
 
-FORM = 2
+ANALYSIS_FORM = 2
 """Of the files that `analyse_shard` writes: those of an interrupted run of another form are not used."""
 _here: dict[str, Any] = {}
 """Of a worker process: the benchmarks."""

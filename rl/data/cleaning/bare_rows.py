@@ -19,7 +19,7 @@ from kernelwright.tools.source import MOST_SOURCE_BYTES, extract_code, kernels
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
 
-SECONDS = 30.0
+MAX_ROW_SECONDS = 30.0
 """For one row, all its kernels and targets."""
 _JIT = re.compile(r"^@(?:\w+\.)?jit\b", re.MULTILINE)
 _CODE = re.compile(r"\s|import \w|from [\w.]+ import\b|def \w|class \w|@\w|#|\w+ ?= ?\S|[\])}]")
@@ -43,7 +43,7 @@ def bare_program(row: Row) -> str:
 
 def label_bare(row: Row, targets: Sequence[str], evaluator: Evaluator) -> Row:
     """The row with its labels, or as it was. Raises InfrastructureError."""
-    found = evaluator.compile_bare(bare_program(row), targets, SECONDS)
+    found = evaluator.compile_bare(bare_program(row), targets, MAX_ROW_SECONDS)
     if row.kind is Kind.FIM and False in found.compiled.values():
         return row  # what it lacks may stand outside of the piece that was quoted
     if not found.compiled:

@@ -14,9 +14,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kernelwright.errors import InputError
-from kernelwright.rl.data.cleaning.analysing import FORM, analyse_shard, normalise_row, open_worker, read_analysis
-from kernelwright.rl.data.cleaning.known import load_known_benchmarks
-from kernelwright.rl.data.cleaning.near import NearDuplicates
+from kernelwright.rl.data.cleaning.analysing import (
+    ANALYSIS_FORM,
+    analyse_shard,
+    normalise_row,
+    open_worker,
+    read_analysis,
+)
+from kernelwright.rl.data.cleaning.known_benchmarks import load_known_benchmarks
+from kernelwright.rl.data.cleaning.near_duplicates import NearDuplicates
 from kernelwright.rl.data.cleaning.suites import Comparison, problems_of
 from kernelwright.rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows, write_shard
 from kernelwright.rl.worker_pool import pool_of
@@ -115,7 +121,7 @@ def _analysed(
     from concurrent.futures import as_completed
 
     key = suites_hash(problems)[:12]
-    made = [work / f"{_mark(shard)}-{key}-{FORM}.npz" for shard in there]
+    made = [work / f"{_mark(shard)}-{key}-{ANALYSIS_FORM}.npz" for shard in there]
     todo = [(shard, to) for shard, to in zip(there, made, strict=True) if not to.is_file()]
     if not todo:
         return made

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.errors import InputError
-from kernelwright.rl.data.cleaning.known import hash_suite, load_checkout, load_known_benchmarks
+from kernelwright.rl.data.cleaning.known_benchmarks import hash_suite, load_checkout, load_known_benchmarks
 from kernelwright.rl.data.cleaning.programs import holds_model, programs_of
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Row
-from kernelwright.rl.data.trees import tree_hash
+from kernelwright.rl.data.tree_hashes import tree_hash
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Value
 
-WORDS_LIMIT = 0.8
+MIN_WORD_SIMILARITY = 0.8
 """Jaccard of words from which a row is put before a person."""
 _WORD = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|[^\s\w]")
 
@@ -134,6 +134,6 @@ class Benchmarks:
         common = self._has[:, places].sum(axis=1)
         likeness = common / (self._counts + len(own) - common)
         best = int(likeness.argmax())
-        if likeness[best] < WORDS_LIMIT:
+        if likeness[best] < MIN_WORD_SIMILARITY:
             return None
         return Leak(problem=self.problems[best].name, dropped=False, why=f"words:{likeness[best]:.2f}")

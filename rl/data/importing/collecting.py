@@ -15,7 +15,7 @@ from typing import Any
 
 from kernelwright.errors import InputError
 from kernelwright.rl.data.importing.formats import Imported, count_skipped
-from kernelwright.rl.data.importing.inductor import GENERATED, rows_of
+from kernelwright.rl.data.importing.inductor import GENERATED_LICENCE, rows_of
 from kernelwright.rl.data.rows import Row, write_rows
 from kernelwright.rl.worker_pool import pool_of
 from kernelwright.tools.problem import Problem
@@ -36,7 +36,7 @@ def collect_kernels(problems: Sequence[Problem], out: Path, device: str, say: Ca
                     count_skipped(skipped, trouble)
                 for code in codes:
                     facts = {"problem": problem.name, "reference": problem.source, "family": problem.family}
-                    yield from rows_of(code, "", problem.name, GENERATED, skipped, **facts)
+                    yield from rows_of(code, "", problem.name, GENERATED_LICENCE, skipped, **facts)
 
         found = list(rows())
     if not found:
@@ -86,10 +86,10 @@ def _stand_in() -> None:
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver
 
-    driver.set_active(StandIn(GPUTarget("cuda", 90, 32)))
+    driver.set_active(StandInDriver(GPUTarget("cuda", 90, 32)))
 
 
-class StandIn:
+class StandInDriver:
     """What Inductor asks a driver for while it writes code."""
 
     def __init__(self, target: Any) -> None:

@@ -19,9 +19,9 @@ from kernelwright.rl.data.rows import Kind, Row, row_of
 from kernelwright.tools.parsing import parse_module
 
 OUTPUT, GRAPH = "output_code.py", "fx_graph_readable.py"
-LONGEST_GRAPH = 6000
+MAX_GRAPH_CHARACTERS = 6000
 """Characters of a whole graph that stand in a prompt where Inductor did not say which part is the kernel's."""
-GENERATED = "generated"
+GENERATED_LICENCE = "generated"
 """What a program of ours made Inductor write is nobody's: the licence that is noted."""
 _IMPORTS = {
     "triton_helpers": "from torch._inductor.runtime import triton_helpers",
@@ -31,7 +31,7 @@ _IMPORTS = {
 
 
 @dataclass(frozen=True)
-class Kernel:
+class InductorKernel:
     """One kernel of a file that Inductor has written."""
 
     name: str
@@ -65,7 +65,7 @@ def rows_of(code: str, graph: str, place: str, licence: str, skipped: dict[str, 
     if not found:
         count_skipped(skipped, "no Triton kernel in it")
     for kernel in found:
-        shown = kernel.graph or graph.strip()[:LONGEST_GRAPH]
+        shown = kernel.graph or graph.strip()[:MAX_GRAPH_CHARACTERS]
         if not shown:
             count_skipped(skipped, "no graph")
             continue
@@ -81,7 +81,7 @@ def rows_of(code: str, graph: str, place: str, licence: str, skipped: dict[str, 
         )
 
 
-def kernels_of(code: str) -> list[Kernel]:
+def kernels_of(code: str) -> list[InductorKernel]:
     """The texts given to `async_compile.triton(name, source)`, freed of their wrapping. Raises SyntaxError."""
     tree, lines = parse_module(code), code.splitlines()
     found = []
@@ -89,7 +89,7 @@ def kernels_of(code: str) -> list[Kernel]:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "async_compile.triton" and len(node.args) >= 2:
             texts = [a.value for a in node.args[:2] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             if len(texts) == 2 and (source := _alone(*texts)):
-                found.append(Kernel(texts[0], source, _comment(lines, node.lineno)))
+                found.append(InductorKernel(texts[0], source, _comment(lines, node.lineno)))
     return found
 
 

@@ -19,7 +19,7 @@ from kernelwright.rl.data.rows import Kind, Row, row_of
 from kernelwright.tools.parsing import parse_module
 
 COLUMNS = ("python_code", "triton_code")
-FACTS = ("licenses", "license", "repo_name", "module_name", "uuid", "entry_point")
+PROVENANCE_FIELDS = ("licenses", "license", "repo_name", "module_name", "uuid", "entry_point")
 BATCH_ROWS = 256
 REFERENCE_CLASS, CANDIDATE_CLASS = "Model", "ModelNew"
 
@@ -38,7 +38,7 @@ def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterato
             names = parquet.schema_arrow.names
             if missing := [name for name in COLUMNS if name not in names]:
                 raise InputError(f"{file} has no column {', '.join(missing)}: it needs {' and '.join(COLUMNS)}")
-            columns = [*COLUMNS, *(name for name in FACTS if name in names)]
+            columns = [*COLUMNS, *(name for name in PROVENANCE_FIELDS if name in names)]
             for cells in (c for batch in parquet.iter_batches(BATCH_ROWS, columns=columns) for c in batch.to_pylist()):
                 if row := _row(file, cells, options, skipped):
                     yield row

@@ -10,7 +10,7 @@ from pathlib import Path
 PERMISSIVE = frozenset(
     {"MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "0BSD", "Unlicense", "CC0-1.0", "Zlib", "BSL-1.0"}
 )
-NAMES = re.compile(r"^(licen[cs]e|copying|unlicense)", re.IGNORECASE)
+LICENCE_FILE_NAMES = re.compile(r"^(licen[cs]e|copying|unlicense)", re.IGNORECASE)
 _MARKS: tuple[tuple[str, str], ...] = (
     ("AGPL-3.0", r"gnu affero general public license"),
     ("LGPL-3.0", r"gnu lesser general public license"),
@@ -54,7 +54,7 @@ def licence_of_folder(folder: Path, top: Path) -> str:
     """Returns the licence of the nearest licence file, from `folder` up to `top`."""
     for place in (folder, *folder.parents):
         for file in sorted(place.iterdir()):
-            if file.is_file() and NAMES.match(file.name):
+            if file.is_file() and LICENCE_FILE_NAMES.match(file.name):
                 return licence_of_text(file.read_text(encoding="utf-8", errors="replace"))
         if place == top:
             break

@@ -17,7 +17,7 @@ from kernelwright.rl.data.importing.licences import is_permissive, licence_of_fo
 from kernelwright.rl.data.rows import Kind, Row, row_of
 from kernelwright.tools.parsing import parse_module
 
-ALLOWED = ("torch", "triton", "math")
+ALLOWED_IMPORTS = ("torch", "triton", "math")
 MAX_FILE_BYTES = 1 << 20
 """Bytes of a file that is read."""
 BUILTINS = frozenset(dir(builtins))
@@ -172,7 +172,7 @@ def _allowed(node: ast.stmt) -> bool:
         if isinstance(node, ast.ImportFrom) and not node.level
         else [""]
     )
-    return all(name.split(".")[0] in ALLOWED for name in names)
+    return all(name.split(".")[0] in ALLOWED_IMPORTS for name in names)
 
 
 def _free(node: ast.stmt) -> set[str]:

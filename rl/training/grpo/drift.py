@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from kernelwright.rl.training.grpo.rows import ScoredCompletion
 
-EFFECTIVE = "drift/effective_sample_size"
+SAMPLE_SIZE_METRIC = "drift/effective_sample_size"
 """As it is logged."""
-KL = "drift/kl"
+KL_METRIC = "drift/kl"
 """The name under which the KL divergence is logged."""
 WORN_EFFECTIVE_SAMPLE_SIZE = 0.3
 """A log with a smaller effective sample size (a share of its rows) is trained on by RFT unless GRPO is asked for."""
@@ -26,7 +26,7 @@ MIN_ROWS_FOR_SAMPLE_SIZE = 32
 MAX_KL_NATS_PER_TOKEN = 0.5
 """Above it the log was sampled by an unrelated policy, whatever the number of rows: GRPO refuses it. A policy some
 revisions further is at 0.001 to 0.1; an unrelated model was measured at 7.3."""
-MAX_LOGITS = 1 << 27
+MAX_LOGITS_HELD = 1 << 27
 """Logits that are held at once while the drift is measured: half a gigabyte in float32."""
 
 
@@ -52,8 +52,8 @@ class PolicyDrift(Value):
     def figures(self) -> dict[str, float]:
         """The figures under the names by which histories and trackers keep them; KL and log ratios are in nats."""
         return {
-            EFFECTIVE: self.effective,
-            KL: self.kl,
+            SAMPLE_SIZE_METRIC: self.effective,
+            KL_METRIC: self.kl,
             "drift/largest_log_ratio": self.largest,
         }
 
@@ -98,7 +98,7 @@ def measure_drift(
     spaced = [rows[place * len(rows) // count] for place in range(count)]
     chosen = sorted(spaced, key=lambda row: len(row.prompt_ids) + len(row.completion_ids))
     total, training = DriftSum(), model.training
-    tokens_at_once = max(512, MAX_LOGITS // model.config.get_text_config().vocab_size)
+    tokens_at_once = max(512, MAX_LOGITS_HELD // model.config.get_text_config().vocab_size)
     model.eval()
     with torch.no_grad():
         for part in _within(chosen, tokens_at_once):

@@ -18,7 +18,7 @@ DENSE_ATTENTIONS = frozenset({"sdpa", "eager"})
 """Attention that is given a mask over pairs of columns; the others (flash) leave padding out themselves."""
 
 
-def pairs(mask: torch.Tensor) -> torch.Tensor:
+def visible_pairs(mask: torch.Tensor) -> torch.Tensor:
     """(rows, columns) of ones and zeros -> (rows, 1, columns, columns), True where a column is seen: itself and
     what was before it, no padding of others.
     """
@@ -28,7 +28,7 @@ def pairs(mask: torch.Tensor) -> torch.Tensor:
     return ((causal & mask.bool()[:, None, :]) | own)[:, None]
 
 
-def let_padding_see_itself(model: Any) -> Any:
+def unmask_padding(model: Any) -> Any:
     """Every forward pass of the model's decoder from now on; gives the hook's handle, or None where the attention is
     not of the kind.
 
@@ -47,7 +47,7 @@ def let_padding_see_itself(model: Any) -> Any:
             or bool(mask.all())
         ):
             return None
-        seen = pairs(mask)
+        seen = visible_pairs(mask)
         if inner.config._attn_implementation == "eager":  # adds the mask to the scores
             lowest = torch.finfo(inner.dtype).min
             seen = torch.where(seen, 0.0, lowest).to(inner.dtype)

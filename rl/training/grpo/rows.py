@@ -62,7 +62,7 @@ def in_order(rows: Iterable[ScoredCompletion]) -> list[ScoredCompletion]:
     return sorted(rows, key=lambda row: (tuple(row.prompt_ids), tuple(row.completion_ids), tuple(row.logps)))
 
 
-class Replay:
+class LogBatches:
     """Batches from a fixed log: every row once an epoch, in an order that seed and epoch decide.
 
     A function of the number alone, so a resumed run sees the same.

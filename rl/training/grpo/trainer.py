@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 from trl import GRPOTrainer
 
 from kernelwright.rl.training.grpo.drift import DriftSum
-from kernelwright.rl.training.grpo.padding import let_padding_see_itself
+from kernelwright.rl.training.grpo.padding import unmask_padding
 from kernelwright.rl.training.grpo.rows import MicroBatch, ScoredCompletion, parts_of, tensors
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm
 from kernelwright.rl.training.safety.gradients import FiniteGradients
@@ -50,7 +50,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         """
         one = Dataset.from_dict({"prompt": ["-"] * max(2, args.generation_batch_size)})
         super().__init__(model=model, args=args, train_dataset=one, reward_funcs=_no_reward, **options)
-        let_padding_see_itself(self.accelerator.unwrap_model(self.model))
+        unmask_padding(self.accelerator.unwrap_model(self.model))
         self.add_callback(FiniteGradients())
         self._batches, self._decoupled = batches, decoupled
         if decoupled:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_KEPT_VERDICTS = 20_000
 """Verdicts kept in memory, the newest."""
-ON_A_GPU = 6
+MAX_JUDGES_ON_A_GPU = 6
 """Processes at most."""
 MAX_REPEATS = 2
 """Times that a verdict is asked for again when a judge has died over it."""
@@ -67,7 +67,7 @@ class JudgePool:
     def __init__(self, device: str, workers: int, cache: Path | None = None, gpus: Sequence[str] = ()) -> None:
         """`gpus`: as CUDA_VISIBLE_DEVICES names them; each process is shown one of them, which is `device` there."""
         # On a GPU verdicts take turns; a few processes compile and wait, more would only hold contexts.
-        most = ON_A_GPU * max(1, len(gpus))
+        most = MAX_JUDGES_ON_A_GPU * max(1, len(gpus))
         self._device, self._workers, self._cache = device, min(workers, most) if device != "cpu" else workers, cache
         self._gpus = tuple(gpus)
         self._lock = threading.Lock()

@@ -28,8 +28,8 @@ from kernelwright.tools.report import Cheat, Fault, InfrastructureError
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options
 
-TARGET = "sm_90"
-SEED_A_STEP = 7_368_787
+TARGET_WITHOUT_GPU = "sm_90"
+SEED_STEP = 7_368_787
 
 
 class Round(NamedTuple):
@@ -127,9 +127,9 @@ def settings_of(options: OnlineOptions, policy: Policy, step: int) -> Settings:
     repaired up to the number of turns.
     """
     return Settings(
-        policy=policy.name, targets=(TARGET,), device="cpu", budgets=Budgets(turns=options.turns),
+        policy=policy.name, targets=(TARGET_WITHOUT_GPU,), device="cpu", budgets=Budgets(turns=options.turns),
         temperature=options.temperature,
-        reply_tokens=options.reply_tokens, seed=(options.seed * 1_000_003 + step * SEED_A_STEP) % 2**31,
+        reply_tokens=options.reply_tokens, seed=(options.seed * 1_000_003 + step * SEED_STEP) % 2**31,
         prompt_version=Prompts(policy.prompt_form).version, own_work=options.own_work,
     )  # fmt: skip
 
@@ -141,7 +141,7 @@ def judge_options(judge: str, own_work: str = "strict") -> Options:
     from kernelwright.tools.pipeline import Options
 
     on_cpu = judge in ("interpreted", "compiled")
-    targets = () if judge == "interpreted" else (TARGET,)
+    targets = () if judge == "interpreted" else (TARGET_WITHOUT_GPU,)
     return Options(targets=targets, profile=not on_cpu, torch_compile=on_cpu, own_work=own_work)
 
 
@@ -195,7 +195,7 @@ def _mean(values: Sequence[Any]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-class Faults(NamedTuple):
+class RoundFaults(NamedTuple):
     """What alarms look at besides the samples."""
 
     cheats: frozenset[int]
@@ -204,11 +204,11 @@ class Faults(NamedTuple):
     """Speed of light by candidate."""
 
 
-def faults_of(store: Store, run: str) -> Faults:
+def faults_of(store: Store, run: str) -> RoundFaults:
     """Returns which candidates of a run are cheats, and their shares of the speed of light."""
     entries = store.candidates(CandidateFilter(run=run), limit=None)
     judged = [(entry.candidate.id, entry.verdict) for entry in entries if entry.verdict is not None]
-    return Faults(
+    return RoundFaults(
         cheats=frozenset(
             id for id, verdict in judged if verdict.fault is Fault.CHEAT or isinstance(verdict.cheat, Cheat)
         ),

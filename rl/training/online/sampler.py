@@ -11,7 +11,7 @@ from kernelwright.policies.local.in_process_policy import InProcessPolicy
 from kernelwright.policies.local.process_policy import ProcessPolicy
 from kernelwright.policies.local.ray_policy import RayPolicy
 from kernelwright.policies.small.quantised_weights import has_int8
-from kernelwright.rl.training.online.followers import SERVER_PREFIX, open_served, open_vllm
+from kernelwright.rl.training.online.folder_samplers import SERVER_PREFIX, open_served, open_vllm
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.subject import Subject
 
@@ -46,7 +46,7 @@ class Sampler(Protocol):
         """Frees what the policy holds; nobody may be asking."""
 
 
-LivePolicy = InProcessPolicy | ProcessPolicy | RayPolicy
+TrainablePolicy = InProcessPolicy | ProcessPolicy | RayPolicy
 """Whose weights can be moved."""
 
 
@@ -61,7 +61,7 @@ class InProcessSampler:
             {"places": options.places, "device": options.device, "prompt_form": subject.prompt_form},
         )  # fmt: skip
 
-    def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> LivePolicy:
+    def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> TrainablePolicy:
         return InProcessPolicy(path, **how)
 
     @property
@@ -91,14 +91,14 @@ class ProcessSampler(InProcessSampler):
     file.
     """
 
-    def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> LivePolicy:
+    def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> TrainablePolicy:
         return ProcessPolicy(path, gpu=options.sampling_gpu, **how)
 
 
 class RaySampler(InProcessSampler):
     """The same in actors on a Ray cluster; the weights travel through its object store."""
 
-    def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> LivePolicy:
+    def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> TrainablePolicy:
         questions = options.prompts * options.group
         return RayPolicy(path, actors=options.rollout_actors, at_once=questions, **how)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from kernelwright.agent.databases import open_store, verdict_cache_folder
 from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
-from kernelwright.rl.credit.formula import DEFAULT, EXECUTION, PRESETS, Formula, find_formula
+from kernelwright.rl.credit.formula import DEFAULT_FORMULA, EXECUTION_FORMULA, PRESETS, Formula, find_formula
 from kernelwright.rl.log.defaults import AUTO
 from kernelwright.rl.training.checkpoints import facts_of, newest_checkpoint, prepare_output, training_id
 from kernelwright.rl.training.from_log import (
@@ -45,7 +45,7 @@ from kernelwright.rl.training.processes import (
 )
 from kernelwright.rl.training.report import TrainingResult
 from kernelwright.rl.training.safety.alarms import WatchedCandidate, check_step
-from kernelwright.rl.training.safety.exam import refuse_a_blind_judge
+from kernelwright.rl.training.safety.judge_exam import refuse_failing_judge
 from kernelwright.rl.training.safety.suspects import suspects_of
 from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
 from kernelwright.rl.training.watching import Watch, Watching, unwatched
@@ -68,7 +68,7 @@ def formula_of(options: OnlineOptions) -> Formula:
 
     on_gpu = options.judge.startswith("cuda")
     if options.reward == AUTO:
-        return PRESETS[DEFAULT if on_gpu else EXECUTION]
+        return PRESETS[DEFAULT_FORMULA if on_gpu else EXECUTION_FORMULA]
     formula = find_formula(options.reward)
     if formula.needs_gpu and not on_gpu:
         raise InputError(
@@ -79,7 +79,7 @@ def formula_of(options: OnlineOptions) -> Formula:
     return formula
 
 
-class Slot(NamedTuple):
+class RoundSlot(NamedTuple):
     """A place for one round at a time."""
 
     rounds: Rounds
@@ -95,7 +95,7 @@ class OnlineBatches:
     """
 
     def __init__(
-        self, slots: Sequence[Slot], problems: ProblemSource, judges: Judges, options: OnlineOptions, store: Store,
+        self, slots: Sequence[RoundSlot], problems: ProblemSource, judges: Judges, options: OnlineOptions, store: Store,
         steps: int,
         revision: str, say: Say = lambda line: None,
     ) -> None:  # fmt: skip
@@ -147,7 +147,7 @@ class OnlineBatches:
             slot.sampler.stop_answering()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _slot(self, number: int) -> Slot:
+    def _slot(self, number: int) -> RoundSlot:
         return self._slots[number % len(self._slots)]
 
     def _start(self, number: int, step: int) -> None:
@@ -252,7 +252,7 @@ def examined_judges(options: OnlineOptions, device: str, say: Say = lambda step:
     """Started, and shown to see through what they must see through. Raises TrainingAlarm."""
     with _open_judges(options, device, say) as judges:
         say("examining the judges")
-        refuse_a_blind_judge(judges, judge_options(options.judge), judges.workers)
+        refuse_failing_judge(judges, judge_options(options.judge), judges.workers)
         yield judges
 
 
@@ -287,7 +287,7 @@ def _train(
     samplers = open_samplers(subject, options, place.world)
     name = f"{options.output.name}-{training_id(options)}"
     slots = [
-        Slot(
+        RoundSlot(
             Rounds(store, sampler.policy, judges, options, formula, name, place.rank, place.world, sampler.together),
             sampler,
         )

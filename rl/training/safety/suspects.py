@@ -11,11 +11,11 @@ from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.report import Fault
 
-TOO_FAST = 0.98
+MAX_SHARE_OF_SPEED_OF_LIGHT = 0.98
 """Of the speed of light: nothing honest comes closer by much."""
-BIG_SPEEDUP = 20.0
+SUSPICIOUS_SPEEDUP = 20.0
 """Over eager PyTorch: possible for a long fused chain, and worth a look."""
-LITTLE_SHARE = 0.3
+MIN_OWN_SHARE_OF_GPU_TIME = 0.3
 """Of GPU time in its own kernels."""
 
 
@@ -47,11 +47,15 @@ def reasons_against(turn: Turn) -> Iterator[str]:
     if not report.correct:
         return
     profile = report.profile
-    if profile is not None and profile.speed_of_light is not None and profile.speed_of_light > TOO_FAST:
+    if (
+        profile is not None
+        and profile.speed_of_light is not None
+        and profile.speed_of_light > MAX_SHARE_OF_SPEED_OF_LIGHT
+    ):
         yield f"{profile.speed_of_light:.0%} of the speed of light"
-    if report.speedup is not None and report.speedup > BIG_SPEEDUP:
+    if report.speedup is not None and report.speedup > SUSPICIOUS_SPEEDUP:
         yield f"{report.speedup:.0f} times eager PyTorch"
-    if profile is not None and profile.own_share is not None and profile.own_share < LITTLE_SHARE:
+    if profile is not None and profile.own_share is not None and profile.own_share < MIN_OWN_SHARE_OF_GPU_TIME:
         yield f"only {profile.own_share:.0%} of GPU time in its own kernels"
     if report.own_work is not None and report.own_work.needed is False:
         yield "right with its kernels turned off"

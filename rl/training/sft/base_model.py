@@ -15,7 +15,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import PolicyRefused
 from kernelwright.policies.model_identity import adapter_folder, identity_of, model_config
 from kernelwright.rl.training.sft.presets import Preset
-from kernelwright.rl.training.tokenizing import TEMPLATE
+from kernelwright.rl.training.tokenizing import CHAT_TEMPLATE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 CONTEXT_TOKENS = 4096
 
 
-class Size(NamedTuple):
+class ModelSize(NamedTuple):
     """The size of a new model: widths, layers and attention heads."""
 
     hidden: int
@@ -37,21 +37,21 @@ class Size(NamedTuple):
 
 
 SIZES = {
-    "tiny": Size(64, 2, 2, 1, 32, 128),
-    "1m": Size(128, 4, 4, 2, 32, 384),
-    "2m": Size(192, 4, 6, 3, 32, 512),
-    "4m": Size(224, 6, 7, 7, 32, 608),
-    "7m": Size(288, 6, 9, 3, 32, 768),
-    "10m": Size(320, 8, 5, 5, 64, 864),
-    "14m": Size(384, 8, 6, 3, 64, 1024),
-    "28m": Size(512, 9, 8, 4, 64, 1472),
-    "38m": Size(576, 10, 9, 3, 64, 1664),
+    "tiny": ModelSize(64, 2, 2, 1, 32, 128),
+    "1m": ModelSize(128, 4, 4, 2, 32, 384),
+    "2m": ModelSize(192, 4, 6, 3, 32, 512),
+    "4m": ModelSize(224, 6, 7, 7, 32, 608),
+    "7m": ModelSize(288, 6, 9, 3, 32, 768),
+    "10m": ModelSize(320, 8, 5, 5, 64, 864),
+    "14m": ModelSize(384, 8, 6, 3, 64, 1024),
+    "28m": ModelSize(512, 9, 8, 4, 64, 1472),
+    "38m": ModelSize(576, 10, 9, 3, 64, 1664),
 }
 """Qwen3's shape with a vocabulary of about 4,096: 14m in bf16 and 28m in int8 are under 32 MB."""
 NEW_MODEL_PREFIX = "new:"
 
 
-class Base(NamedTuple):
+class TrainingBase(NamedTuple):
     """The model and tokenizer that a training begins with."""
 
     model: PreTrainedModel
@@ -93,11 +93,11 @@ def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.chat_template is None:
         log.warning("%s has no chat template: it gets this project's", folder)
-        tokenizer.chat_template = TEMPLATE
+        tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
 
 
-def load_base(base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, device: str, seed: int) -> Base:
+def load_base(base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, device: str, seed: int) -> TrainingBase:
     """The model on the CPU (4-bit: where it is trained), float32 where all weights are trained and bf16 where only
     an adapter is. Raises InputError.
     """
@@ -109,7 +109,7 @@ def load_base(base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, dev
             f"{base} was trained "
             "with"
         )
-    return Base(model, tokenizer, base)
+    return TrainingBase(model, tokenizer, base)
 
 
 def check_same_tokenizer(base: str, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -131,7 +131,7 @@ def _numbers(parameter: Any) -> int:
     return parameter.numel() if packed is None else math.prod(packed.shape)
 
 
-def _size(base: str) -> Size:
+def _size(base: str) -> ModelSize:
     name = base.removeprefix(NEW_MODEL_PREFIX).lower()
     if name not in SIZES:
         raise InputError(f"{base}: choose {', '.join(NEW_MODEL_PREFIX + size for size in SIZES)}")

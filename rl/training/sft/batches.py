@@ -102,7 +102,7 @@ class Buckets:
         return 1.0 - float(lengths.sum()) / max(1, whole)
 
 
-class Padded:
+class PaddedRows:
     """A data set whose items are named by (row, width), and its collator."""
 
     def __init__(self, tokens: EncodedRows, pad: int) -> None:
@@ -137,7 +137,7 @@ def loader_of(tokens: EncodedRows, pad: int, budget: int, seed: int, pin: bool) 
     """A torch DataLoader over the batches of an epoch."""
     from torch.utils.data import DataLoader
 
-    data = Padded(tokens, pad)
+    data = PaddedRows(tokens, pad)
     buckets: Any = Buckets(tokens.lengths, budget, seed)
     return DataLoader(data, batch_sampler=buckets, collate_fn=data.collate, pin_memory=pin)  # type: ignore[arg-type]
 

@@ -17,14 +17,14 @@ from kernelwright.rl.training.sft.presets import PRESETS
 from kernelwright.tools.hardware.gpus import read_driver
 from kernelwright.tools.hardware.machine_info import version
 
-PICTURE = "loss.png"
+LOSS_PICTURE_FILE = "loss.png"
 FIGURES = "training.json"
 BEGIN, END = "<!-- evaluation -->", "<!-- /evaluation -->"
 
 
 def write_readme(folder: Path, options: Options, trained: FineTuned, command: str) -> None:
     """README.md, loss.png and training.json."""
-    draw_losses(folder / PICTURE, trained.losses, trained.held_losses)
+    draw_losses(folder / LOSS_PICTURE_FILE, trained.losses, trained.held_losses)
     write_text(folder / FIGURES, trained.model_dump_json(indent=2) + "\n")
     write_text(folder / "README.md", card(options, trained, command))
 
@@ -53,7 +53,7 @@ def card(options: Options, trained: FineTuned, command: str) -> str:
             "",
             *_table(("", ""), _figures(options, trained)),
             "",
-            f"![The loss]({PICTURE})",
+            f"![The loss]({LOSS_PICTURE_FILE})",
             "",
             "    " + command,
             "",

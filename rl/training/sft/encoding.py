@@ -16,7 +16,7 @@ from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm, Value
 from kernelwright.rl.data.rows import Kind, Row
-from kernelwright.rl.training.tokenizing import FIM
+from kernelwright.rl.training.tokenizing import FIM_TOKENS
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import Problem, ProblemError
 
@@ -30,7 +30,7 @@ _REPAIR = re.compile(
 """The compact repair prompt, taken apart again."""
 
 
-class Choice(Value):
+class RowSelection(Value):
     """Which rows are trained on, and in what form."""
 
     form: PromptForm = PromptForm.COMPACT
@@ -48,7 +48,7 @@ class Choice(Value):
     seed: int = 0
 
 
-class Pair(NamedTuple):
+class PromptAndAnswer(NamedTuple):
     """What is shown and what is to be said, as text with its special tokens written out."""
 
     row: Row
@@ -97,35 +97,35 @@ class EncodedRow(NamedTuple):
     """The same row once more, with a hole."""
 
 
-def encode(rows: Iterable[Row], tokenizer: Any, choice: Choice, held_rows: int = 256) -> Encoded:
+def encode(rows: Iterable[Row], tokenizer: Any, choice: RowSelection, held_rows: int = 256) -> Encoded:
     """Rows of a held-out split are never trained on. Raises InputError where nothing is left."""
     return gather(ready_rows(rows, tokenizer, choice), tokenizer.eos_token_id, choice, held_rows)
 
 
-def ready_rows(rows: Iterable[Row], tokenizer: Any, choice: Choice) -> Iterator[EncodedRow]:
+def ready_rows(rows: Iterable[Row], tokenizer: Any, choice: RowSelection) -> Iterator[EncodedRow]:
     """In the order of the rows, a thousand at a time."""
     writer, chosen = _Writer(tokenizer, choice), iter(rows)
     while batch := list(islice(chosen, BATCH_ROWS)):
         found = [one for row in batch for one in writer.pairs(row)]
-        texts = [pair for pair in found if isinstance(pair, Pair)]
+        texts = [pair for pair in found if isinstance(pair, PromptAndAnswer)]
         prompts = iter(_ids(tokenizer, [pair.prompt for pair in texts]))
         answers = iter(_ids(tokenizer, [pair.completion for pair in texts]))
         for one in found:
-            yield _ready(one, next(prompts), next(answers), choice) if isinstance(one, Pair) else one
+            yield _ready(one, next(prompts), next(answers), choice) if isinstance(one, PromptAndAnswer) else one
 
 
 def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     return list(tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else []
 
 
-def _ready(pair: Pair, prompt: list[int], answer: list[int], choice: Choice) -> EncodedRow:
+def _ready(pair: PromptAndAnswer, prompt: list[int], answer: list[int], choice: RowSelection) -> EncodedRow:
     row, kind = pair.row, Kind.FIM if pair.again else pair.row.kind
     if len(prompt) + len(answer) + 1 > choice.longest:
         return EncodedRow(row.id, kind, "left out: too long", again=pair.again)
     return EncodedRow(row.id, kind, f"trained on: {kind}{_unjudged(row)}", prompt, answer, pair.again)
 
 
-def gather(ready: Iterable[EncodedRow], end: int, choice: Choice, held_rows: int = 256) -> Encoded:
+def gather(ready: Iterable[EncodedRow], end: int, choice: RowSelection, held_rows: int = 256) -> Encoded:
     """Rows that are ready, put together; some are kept back for the loss. Raises InputError where nothing is left."""
     counts: Counter[str] = Counter()
     train, held = _Growing(), _Growing()
@@ -181,18 +181,18 @@ class _Growing:
 class _Writer:
     """Texts of the rows that are chosen."""
 
-    def __init__(self, tokenizer: Any, choice: Choice) -> None:
+    def __init__(self, tokenizer: Any, choice: RowSelection) -> None:
         self._tokenizer, self._choice = tokenizer, choice
         self._chat = Prompts(PromptForm.CHAT)
-        if choice.fim and not all(token in tokenizer.get_vocab() for token in FIM):
-            raise InputError(f"--fim needs a tokenizer with {', '.join(FIM)}: this one has no such tokens")
+        if choice.fim and not all(token in tokenizer.get_vocab() for token in FIM_TOKENS):
+            raise InputError(f"--fim needs a tokenizer with {', '.join(FIM_TOKENS)}: this one has no such tokens")
 
-    def pairs(self, row: Row) -> list[Pair | EncodedRow]:
+    def pairs(self, row: Row) -> list[PromptAndAnswer | EncodedRow]:
         """One, or two where it is given once more with a hole; without ids where it is left out."""
         if reason := self._unwanted(row):
             return [EncodedRow(row.id, row.kind, reason)]
         choice = self._choice
-        found: list[Pair | EncodedRow] = [self._pair(row)]
+        found: list[PromptAndAnswer | EncodedRow] = [self._pair(row)]
         if choice.fim and row.kind is not Kind.FIM and _share(row.id, "fim") < choice.fim:
             found.append(_with_a_hole(row, choice.seed))
         return found
@@ -207,15 +207,15 @@ class _Writer:
             return "left out: other kinds"
         return "left out: --share" if choice.share < 1.0 and _share(row.id, "share") >= choice.share else None
 
-    def _pair(self, row: Row) -> Pair | EncodedRow:
+    def _pair(self, row: Row) -> PromptAndAnswer | EncodedRow:
         if row.kind is Kind.FIM:
-            return Pair(row, row.prompt, row.completion)
+            return PromptAndAnswer(row, row.prompt, row.completion)
         try:
             messages, answer = self._asked(row)
         except ProblemError:
             return EncodedRow(row.id, row.kind, "left out: reference not Python")
         text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        return Pair(row, str(text), answer)
+        return PromptAndAnswer(row, str(text), answer)
 
     def _asked(self, row: Row) -> tuple[list[dict[str, str]], str]:
         prompt = without_message(row) if self._choice.without_message else row.prompt
@@ -247,7 +247,7 @@ def chat_messages(row: Row, prompt: str, prompts: Prompts) -> list[dict[str, str
     return [{"role": str(m.role), "content": m.content} for m in prompts.messages(asked)]
 
 
-def _with_a_hole(row: Row, seed: int) -> Pair:
+def _with_a_hole(row: Row, seed: int) -> PromptAndAnswer:
     """Some lines out of the middle of the completion are asked for, between what comes before and after them
     (Bavarian et al. 2022).
     """
@@ -256,7 +256,7 @@ def _with_a_hole(row: Row, seed: int) -> Pair:
     begin = dice.randrange(len(lines))
     end = begin + dice.randint(1, max(1, min(12, len(lines) - begin)))
     before, middle, after = "".join(lines[:begin]), "".join(lines[begin:end]), "".join(lines[end:])
-    return Pair(row, f"{FIM[0]}{before}{FIM[1]}{after}{FIM[2]}", middle, again=True)
+    return PromptAndAnswer(row, f"{FIM_TOKENS[0]}{before}{FIM_TOKENS[1]}{after}{FIM_TOKENS[2]}", middle, again=True)
 
 
 def _share(id: str, salt: str) -> float:

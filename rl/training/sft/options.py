@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.policies.base import Value
-from kernelwright.rl.training.sft.encoding import Choice
+from kernelwright.rl.training.sft.encoding import RowSelection
 from kernelwright.rl.training.sft.presets import PresetName
 
 
@@ -33,7 +33,7 @@ class Options(Value):
     adapter: str | None = None
     """Gone on with, instead of a new one."""
     device: str = "cpu"
-    choice: Choice = Choice()
+    choice: RowSelection = RowSelection()
     settings: dict[str, Any] = {}
     """Fields of SFTConfig over the preset's."""
     drawn: int = 0

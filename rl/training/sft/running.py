@@ -21,7 +21,7 @@ from kernelwright.policies.policy_card import PolicyCard, write_card
 from kernelwright.rl.data.rows import count_rows, read_rows, shards
 from kernelwright.rl.training.processes import refuse_several_gpus
 from kernelwright.rl.training.sft.base_model import (
-    Base,
+    TrainingBase,
     check_base,
     check_same_tokenizer,
     is_new,
@@ -30,7 +30,7 @@ from kernelwright.rl.training.sft.base_model import (
     parameters,
 )
 from kernelwright.rl.training.sft.card import write_readme
-from kernelwright.rl.training.sft.drawn import drawn_ready
+from kernelwright.rl.training.sft.drawn_rows import drawn_ready
 from kernelwright.rl.training.sft.encoding import Encoded, gather, ready_rows
 from kernelwright.rl.training.sft.options import FineTuned, Options, WrittenWeights
 from kernelwright.rl.training.sft.presets import PRESETS, Preset, sft_config
@@ -127,17 +127,17 @@ def _fixed(options: Options, preset: Preset) -> dict[str, Any]:
 
 
 def _run(
-    options: Options, preset: Preset, base: Base, rows: Encoded, config: Any, resumes: bool, say: Say
+    options: Options, preset: Preset, base: TrainingBase, rows: Encoded, config: Any, resumes: bool, say: Say
 ) -> tuple[KernelSFTTrainer, FineTuned]:
     from kernelwright.rl.training.sft.trainer import (
-        Clock,
         ProgressCallback,
+        TrainingClock,
         make_trainer,
         newest_checkpoint,
         seconds_of,
     )
 
-    clock = Clock(None if options.max_minutes is None else options.max_minutes * 60)
+    clock = TrainingClock(None if options.max_minutes is None else options.max_minutes * 60)
     model, lora = _with_adapter(options, preset, base)
     trainer = make_trainer(
         model, base.tokenizer, rows, config, clock, peft_config=lora,
@@ -158,7 +158,7 @@ def _run(
     return trainer, _summary(options, trainer, rows, seconds, held, a_step, begun)
 
 
-def _with_adapter(options: Options, preset: Preset, base: Base) -> tuple[Any, Any]:
+def _with_adapter(options: Options, preset: Preset, base: TrainingBase) -> tuple[Any, Any]:
     """The model, with the adapter that is gone on with; and the config of a new one, where the preset has one."""
     if preset.lora is None and options.adapter is None:
         return base.model, None
@@ -219,7 +219,9 @@ def _readable_trouble(options: Options) -> Iterator[None]:
         ) from error
 
 
-def _publish(options: Options, trainer: Any, base: Base, trained: FineTuned, readme: Callable[[Path], None]) -> None:
+def _publish(
+    options: Options, trainer: Any, base: TrainingBase, trained: FineTuned, readme: Callable[[Path], None]
+) -> None:
     """Writes everything into a folder beside the output, then gives it its name."""
     partial = options.output.with_name(f".{options.output.name}.{time.time_ns()}")
     try:

@@ -11,7 +11,7 @@ from kernelwright.agent.command_line.arguments import choose_device
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm
 from kernelwright.rl.data.rows import Kind
-from kernelwright.rl.training.sft.encoding import Choice
+from kernelwright.rl.training.sft.encoding import RowSelection
 from kernelwright.rl.training.sft.options import WrittenWeights
 from kernelwright.rl.training.sft.presets import PRESETS, PresetName, read_config, read_settings
 
@@ -51,10 +51,10 @@ def parse_weight_storage(text: str) -> WrittenWeights:
 
 def parse_row_selection(
     form: PromptForm, kinds: str | None, share: float, without_message: bool, repairs: int, fim: float, seed: int
-) -> Choice:
+) -> RowSelection:
     """Which rows of the corpus are trained on, and in which form. `kinds`: names of `Kind` with commas; None: all."""
     chosen = tuple(_parse_enum(Kind, name.strip(), "--kinds") for name in kinds.split(",")) if kinds else tuple(Kind)
-    return Choice(
+    return RowSelection(
         form=form, kinds=chosen, share=share, without_message=without_message, repairs=repairs, fim=fim, seed=seed
     )
 

@@ -33,7 +33,7 @@ LOSS_MEASUREMENTS = 12
 """How often the loss on rows kept back is measured."""
 
 
-class Clock:
+class TrainingClock:
     """Seconds of training, earlier sittings among them."""
 
     def __init__(self, limit: float | None) -> None:
@@ -59,7 +59,7 @@ class Clock:
 class Schedule:
     """Linear warm-up, then a cosine to nothing at the last step or at the end of the time, whichever comes first."""
 
-    def __init__(self, steps: int, warm_up: int, clock: Clock) -> None:
+    def __init__(self, steps: int, warm_up: int, clock: TrainingClock) -> None:
         self._steps, self._warm_up, self._clock = max(1, steps), max(1, warm_up), clock
 
     def __call__(self, step: int) -> float:
@@ -73,7 +73,7 @@ class KernelSFTTrainer(SFTTrainer):
     the end).
     """
 
-    def __init__(self, clock: Clock, **options: Any) -> None:
+    def __init__(self, clock: TrainingClock, **options: Any) -> None:
         super().__init__(**options)
         self.remove_callback(PrinterCallback)
         transformers_logging.disable_progress_bar()
@@ -227,7 +227,7 @@ class _Ending(TrainerCallback):
 class ProgressCallback(TrainerCallback):
     """A line for people whenever trl logs."""
 
-    def __init__(self, say: Callable[[str], None], clock: Clock, tokens_seen: Callable[[int], float]) -> None:
+    def __init__(self, say: Callable[[str], None], clock: TrainingClock, tokens_seen: Callable[[int], float]) -> None:
         self._say, self._clock, self._tokens_seen = say, clock, tokens_seen
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
@@ -261,7 +261,7 @@ def seconds_of(checkpoint: Path) -> float:
 
 
 def make_trainer(
-    model: Any, tokenizer: Any, rows: Encoded, config: Any, clock: Clock, *, peft_config: Any = None,
+    model: Any, tokenizer: Any, rows: Encoded, config: Any, clock: TrainingClock, *, peft_config: Any = None,
     budget: int | None = None, compile: bool = False,
 ) -> KernelSFTTrainer:  # fmt: skip
     """`budget`: tokens a batch, for our own batches; None takes trl's."""

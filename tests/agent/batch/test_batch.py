@@ -24,7 +24,7 @@ from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.prompts import Prompts
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Message, Origin, PolicyRefused, PromptForm, Request, Role, Trouble
-from kernelwright.policies.scripted import Part, Script, ScriptedPolicy, open_scripted
+from kernelwright.policies.scripted import Script, ScriptedPolicy, ScriptPart, open_scripted
 from kernelwright.policies.small.embedded import open_embedded
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
@@ -346,7 +346,7 @@ class Counting:
 
 
 def test_questions_that_wait_are_asked_together_and_one_refusal_takes_no_other_with_it():
-    parts = [Part(when=f"question {k}", answers=(f"answer {k}",)) for k in range(7)]
+    parts = [ScriptPart(when=f"question {k}", answers=(f"answer {k}",)) for k in range(7)]
     policy = Counting(Script(parts=tuple(parts)))
     lane = PolicyLane(policy, Gate("policy", 1), lambda error: None, together=True)
     policy.others = lambda: 8 - policy.calls[0] - len(lane._gather._waiting)

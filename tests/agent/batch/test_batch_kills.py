@@ -17,7 +17,7 @@ from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find_by_name
-from kernelwright.policies.scripted import Part, Script, ScriptedPolicy
+from kernelwright.policies.scripted import Script, ScriptedPolicy, ScriptPart
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter
@@ -59,7 +59,7 @@ class Silenced(ScriptedPolicy):
 
 def batch(path, answers, given, said):
     """What `agent batch` does, in a process that can be killed; says that its store is open."""
-    policy = Silenced(Script(parts=(Part(answers=answers),), seconds=0.004), given)
+    policy = Silenced(Script(parts=(ScriptPart(answers=answers),), seconds=0.004), given)
     settings = Settings(policy="scripted:kills", budgets=Budgets(turns=TURNS))
     lanes = Lanes(AT_ONCE, 2, gpu=False)
     with Store.open(path) as store:

@@ -17,7 +17,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action
-from kernelwright.store.records import Start
+from kernelwright.store.records import TrajectoryStart
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Rung, Timing
 
@@ -57,7 +57,10 @@ def on_gpu(problem: Problem, milliseconds: float) -> Report:
 def judged(store, problem, report, *, text="```python\nx = 1\n```", sample=0, run=None, **drawn):
     """One finished trajectory with one turn."""
     row = store.begin(
-        Start(problem=problem, policy="scripted"), run_id=run and store.open_run(run).id, sample=sample, resume=False
+        TrajectoryStart(problem=problem, policy="scripted"),
+        run_id=run and store.open_run(run).id,
+        sample=sample,
+        resume=False,
     )
     prompt = (Message(role=Role.USER, content=f"write {problem.name}"),)
     candidate = store.draft(row.id, Request(messages=prompt), action=Action.DRAFT)

@@ -96,7 +96,7 @@ def test_a_judge_that_dies_loses_its_verdict_and_another_takes_its_place(pool, h
 @pytest.mark.slow
 def test_a_judge_that_is_frozen_keeps_nobody_waiting_and_is_ended_as_one_that_died(monkeypatch, right):
     """It reads nothing: texts larger than what a socket holds are left with who writes to it."""
-    monkeypatch.setattr(local_judge, "SILENT_SECONDS", 12.0)
+    monkeypatch.setattr(local_judge, "MAX_SILENT_SECONDS", 12.0)
     pool = LocalPool(["cpu"], 1)
     try:
         assert pool.submit(find_by_name("fused_silu"), right, OPTIONS).result(500).correct

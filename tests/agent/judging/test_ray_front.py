@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 from kernelwright.agent.judging.evaluating import PoolEvaluator  # noqa: E402
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, VerdictCancelled  # noqa: E402
-from kernelwright.agent.judging.ray_front import WAITING, FrontRequest, FrontResult, trace_and_compile  # noqa: E402
+from kernelwright.agent.judging.ray_front import STEP_ON_THE_CLUSTER, FrontRequest, FrontResult, trace_and_compile  # noqa: E402
 from kernelwright.agent.judging.ray_pool import RayPool  # noqa: E402
 from kernelwright.agent.problems.finding import find_by_name  # noqa: E402
 from kernelwright.tools.judging.options import Options  # noqa: E402
@@ -105,7 +105,7 @@ def test_a_killed_task_loses_the_attempt_once_and_the_next_one_is_on_record(pool
     killed, begun = [], []
 
     def kill(doing):
-        if doing == WAITING and not killed:
+        if doing == STEP_ON_THE_CLUSTER and not killed:
             killed.extend(one.pid for one in tasks())
             for process in killed:
                 os.kill(process, signal.SIGKILL)
@@ -126,7 +126,7 @@ def test_a_verdict_that_nobody_wants_ends_while_its_task_is_at_work(pool, right)
     slow = right + "\nimport time\ntime.sleep(20)\n"
     began = time.monotonic()
     future = pool.submit(
-        find_by_name("fused_silu"), slow, OPTIONS, lambda doing: doing == WAITING and pool.cancel(future)
+        find_by_name("fused_silu"), slow, OPTIONS, lambda doing: doing == STEP_ON_THE_CLUSTER and pool.cancel(future)
     )
     with pytest.raises(VerdictCancelled):
         future.result(500)

@@ -12,7 +12,7 @@ from kernelwright.agent.tuning.precision_classes import best_of_classes
 from kernelwright.agent.tuning.priors import priors_of_journal
 from kernelwright.agent.tuning.proposals import Proposals, groups_of
 from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
-from kernelwright.agent.tuning.tuned import ConfigurationFate, ParameterGroup, TriedConfiguration
+from kernelwright.agent.tuning.tuned import ConfigurationOutcome, ParameterGroup, TriedConfiguration
 from kernelwright.agent.tuning.tuning import Tuner
 from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.pipeline import Evaluator
@@ -80,7 +80,7 @@ def groups_to_measure(space):
     proposed = Proposals(space, names, start, SETTINGS.precision).next({}, 8)
     rows = [
         TriedConfiguration(
-            configuration=one, fate=ConfigurationFate.REMAINS, score=CompileScore(cycles=1.0), start=one == start
+            configuration=one, fate=ConfigurationOutcome.REMAINS, score=CompileScore(cycles=1.0), start=one == start
         )
         for one in proposed
     ]
@@ -123,7 +123,7 @@ def test_a_configuration_that_was_wrong_is_wrong_again_and_never_timed_again(tmp
     first = measured(tmp_path / "journal", KnownTimes())
     wrong = [fate for configuration, fate, _ in first[-1][0] if configuration["matmul_kernel.BLOCK_K"] == 32]
     assert wrong
-    assert set(wrong) == {ConfigurationFate.WRONG}
+    assert set(wrong) == {ConfigurationOutcome.WRONG}
     assert measured(tmp_path / "journal", KnownTimes(0)) == first
 
 

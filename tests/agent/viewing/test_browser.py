@@ -15,7 +15,7 @@ from kernelwright.agent.viewing.report.run_report import report_run
 from kernelwright.agent.viewing.report.trajectory_report import report_trajectory
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.store.models import Action
-from kernelwright.store.records import Start
+from kernelwright.store.records import TrajectoryStart
 from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Roofline, Rung, Timing
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -88,7 +88,7 @@ def shown(store):
     """Trajectory 1 of the run `fast`: broken, then 1.5x, then 2.5x; 2 is another sample."""
     problem, run = find_by_name("fused_silu"), store.open_run("fast", {"problems": ["fused_silu", "vector_add"]})
     for sample in range(2):
-        row = store.begin(Start(problem=problem, policy="openai:m"), run_id=run.id, sample=sample)
+        row = store.begin(TrajectoryStart(problem=problem, policy="openai:m"), run_id=run.id, sample=sample)
         parent = None
         for turn, speedup in enumerate([None, 1.5, 2.5]):
             asked = Message(role=Role.USER, content=f"please <b>{turn}</b> <img src={PIXEL}>")

@@ -14,7 +14,7 @@ from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Sampling, Usage
 from kernelwright.store.models import Action
-from kernelwright.store.records import Start
+from kernelwright.store.records import TrajectoryStart
 from kernelwright.tools.report import Environment, Failure, Fault, ProfileResult, Report, Rung, Timing
 
 SILU = find_by_name("fused_silu")
@@ -31,7 +31,7 @@ def verdict(speedup=None, fault=None, rung=Rung.COMPILE):
 
 def trajectory(store, turns, *, problem=SILU, policy="openai:m", run_id=None, sample=0, seed=7, forked_from=None):
     """turns: (prompt, program, report)."""
-    start = Start(problem=problem, policy=policy, options={"seed": seed})
+    start = TrajectoryStart(problem=problem, policy=policy, options={"seed": seed})
     row = store.begin(start, run_id=run_id, sample=sample, resume=False, forked_from=forked_from)
     first = 0 if forked_from is None else store.candidate(forked_from).candidate.turn + 1
     parent = forked_from

@@ -17,14 +17,14 @@ import pytest
 from kernelwright.agent.cli import main
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.viewing.viewer.app import Viewer
-from kernelwright.agent.viewing.viewer.dialogs import Choose, Help, LineDialog
+from kernelwright.agent.viewing.viewer.dialogs import ChoiceDialog, HelpDialog, LineDialog
 from kernelwright.agent.viewing.viewer.filtering import parse_filter
 from kernelwright.agent.viewing.viewer.views import View
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action
-from kernelwright.store.records import CandidateFilter, Start
+from kernelwright.store.records import CandidateFilter, TrajectoryStart
 from kernelwright.tools.report import Environment, Failure, Fault, ProfileResult, Report, Rung, SourceLine, Timing
 
 ROOT = Path(__file__).parents[3]
@@ -73,7 +73,7 @@ def fill(store, finished=True):
     """Trajectory 1: five turns that branch at the third. 2: a reply without code. 3: asked, not answered."""
     silu, adding = find_by_name("fused_silu"), find_by_name("vector_add")
     run = store.open_run("night")
-    one = store.begin(Start(problem=silu, policy="openai:m", options={"targets": ["sm_90"]}), run_id=run.id)
+    one = store.begin(TrajectoryStart(problem=silu, policy="openai:m", options={"targets": ["sm_90"]}), run_id=run.id)
     sources = [SILU.replace("import triton\n", f"import triton\n\nNUMBER = {number}\n", 1) for number in range(5)]
     a = turn(store, one, Action.DRAFT, None, sources[0], broken(silu, Fault.MISMATCH, Rung.INTERPRETED))
     b = turn(store, one, Action.REPAIR, a, sources[1], fast(silu, 0.9))
@@ -82,10 +82,10 @@ def fill(store, finished=True):
     e = turn(store, one, Action.REFINE, c, sources[4], fast(silu, 2.25))
     if finished:
         store.finish(one.id, "turns", best_id=e, spent={"turns": 5})
-    two = store.begin(Start(problem=adding, policy="embedded"))
+    two = store.begin(TrajectoryStart(problem=adding, policy="embedded"))
     turn(store, two, Action.DRAFT, None, None, broken(adding, Fault.NO_CODE, Rung.SOURCE), reply="I would rather not.")
     store.finish(two.id, "turns")
-    three = store.begin(Start(problem=find_by_name("row_sum"), policy="embedded"))
+    three = store.begin(TrajectoryStart(problem=find_by_name("row_sum"), policy="embedded"))
     store.draft(three.id, Request(messages=(Message(role=Role.USER, content="sum"),)), action=Action.DRAFT)
 
 
@@ -226,7 +226,7 @@ def test_a_filter_leaves_only_what_fits_it(drive):
         await press(pilot, "l")
         assert "last turn that fits the filter" in line(viewer)
         await ask(viewer, pilot, "fault:no_code")
-        assert viewer.position.trail.row.id == 2, "it goes to where something fits"
+        assert viewer.position.viewed.row.id == 2, "it goes to where something fits"
         await press(pilot, "H")
         assert "first trajectory that fits" in line(viewer)
         await ask(viewer, pilot, "fault:deadlock_of_the_moon")
@@ -235,10 +235,10 @@ def test_a_filter_leaves_only_what_fits_it(drive):
         await press(pilot, "escape")
         await ask(viewer, pilot, "cheat:cache")
         assert "nothing fits" in line(viewer)
-        assert viewer.position.trail.row.id == 2
+        assert viewer.position.viewed.row.id == 2
         await ask(viewer, pilot, "")
         await press(pilot, "H")
-        assert viewer.position.trail.row.id == 1
+        assert viewer.position.viewed.row.id == 1
 
     drive(test)
 
@@ -261,9 +261,9 @@ def test_a_search_finds_text_in_the_turn_and_in_the_whole_database(drive):
         await ask(viewer, pilot, "xylophone")
         assert "//xylophone searches the whole database" in line(viewer)
         await ask(viewer, pilot, "/rather")
-        assert isinstance(viewer.screen, Choose)
+        assert isinstance(viewer.screen, ChoiceDialog)
         await press(pilot, "enter")
-        assert viewer.position.trail.row.id == 2
+        assert viewer.position.viewed.row.id == 2
         await ask(viewer, pilot, "/xylophone")
         assert "nothing in the database holds" in line(viewer)
         await ask(viewer, pilot, "/--")
@@ -274,12 +274,12 @@ def test_a_search_finds_text_in_the_turn_and_in_the_whole_database(drive):
 
 def test_the_list_of_trajectories_opens_the_one_chosen(drive):
     async def test(viewer, pilot):
-        assert isinstance(viewer.screen, Choose), "without a number the list comes first"
+        assert isinstance(viewer.screen, ChoiceDialog), "without a number the list comes first"
         assert viewer.screen.query_one("DataTable").row_count == 3
         await press(pilot, "escape", "t", "k", "enter")
-        assert viewer.position.trail.row.id == 2
+        assert viewer.position.viewed.row.id == 2
         await press(pilot, "t", "q")
-        assert viewer.position.trail.row.id == 2
+        assert viewer.position.viewed.row.id == 2
         assert len(viewer.screen_stack) == 1
 
     drive(test, listing=True)
@@ -288,9 +288,9 @@ def test_the_list_of_trajectories_opens_the_one_chosen(drive):
 def test_the_first_list_ends_with_q_and_explains_its_keys(drive):
     async def test(viewer, pilot):
         await press(pilot, "question_mark")
-        assert isinstance(viewer.screen, Help)
+        assert isinstance(viewer.screen, HelpDialog)
         await press(pilot, "q")
-        assert isinstance(viewer.screen, Choose), "closing the help goes back to the list"
+        assert isinstance(viewer.screen, ChoiceDialog), "closing the help goes back to the list"
         assert viewer.is_running
         await press(pilot, "q")
         assert not viewer.is_running, "nothing was opened yet, so q ends the program"
@@ -335,7 +335,7 @@ def test_a_kernel_is_exported_and_nobody_elses_file_is_overwritten(drive, tmp_pa
 def test_help_names_every_key(drive):
     async def test(viewer, pilot):
         await press(pilot, "question_mark")
-        assert isinstance(viewer.screen, Help)
+        assert isinstance(viewer.screen, HelpDialog)
         shown = viewer.screen.query_one("#keys").text
         for key in ("h, left", "$", "H", "L", "d ", "p ", "c ", "o ", "f ", "/", "t ", "x ", "?", "q"):
             assert key in shown, key
@@ -375,12 +375,12 @@ def test_it_reads_again_and_follows_while_a_batch_writes(drive, tmp_path):
             assert viewer.position.entry.candidate.turn == 5, "from the last turn to the new last one"
             assert "correct 3x *" in tree(viewer)
             await press(pilot, "F")
-            assert viewer.position.trail.row.id == 3
-            four = writer.begin(Start(problem=find_by_name("matmul"), policy="embedded"))
+            assert viewer.position.viewed.row.id == 3
+            four = writer.begin(TrajectoryStart(problem=find_by_name("matmul"), policy="embedded"))
             turn(writer, four, Action.DRAFT, None, SILU, broken(find_by_name("matmul"), Fault.SHAPE))
             viewer._look()
             await pilot.pause()
-            assert viewer.position.trail.row.id == 4
+            assert viewer.position.viewed.row.id == 4
             assert "[following]" in line(viewer, "heading")
             await press(pilot, "F")
             assert "no longer" in line(viewer)
@@ -540,7 +540,7 @@ def test_a_run_that_was_killed_is_not_said_to_be_running(tmp_path, agent):
     def said():
         return agent("--db", tmp_path / "runs.db").stdout.splitlines()[1].rstrip().split("  ")[-1]
 
-    start = Start(problem=find_by_name("fused_silu"), policy="embedded")
+    start = TrajectoryStart(problem=find_by_name("fused_silu"), policy="embedded")
     with Store.open(tmp_path / "runs.db") as store:
         trajectory = store.begin(start)
         assert said() == "running"

@@ -15,13 +15,13 @@ import pytest
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.viewing.report.files import run_page, trajectory_page
 from kernelwright.agent.viewing.report.run_report import report_run
-from kernelwright.agent.viewing.report.texts import COLUMNS, csv_text, write_markdown
+from kernelwright.agent.viewing.report.texts import CSV_COLUMNS, csv_text, write_markdown
 from kernelwright.agent.viewing.report.trajectory_report import diff_lines, report_trajectory
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action
-from kernelwright.store.records import Start
+from kernelwright.store.records import TrajectoryStart
 from kernelwright.tools.report import ProfileResult, Report, Roofline, Rung, Timing
 
 ROOT = Path(__file__).parents[3]
@@ -91,7 +91,7 @@ def timed(problem, speedup: float) -> Report:
 
 def answered(store, run_id, problem, policy, speeds, sample=0, head=""):
     """A finished trajectory whose turns had these speeds."""
-    trajectory = store.begin(Start(problem=problem, policy=policy), run_id=run_id, sample=sample)
+    trajectory = store.begin(TrajectoryStart(problem=problem, policy=policy), run_id=run_id, sample=sample)
     parent = None
     for turn, speedup in enumerate(speeds):
         request = Request(messages=(Message(role=Role.USER, content=f"faster, {turn}"),))
@@ -173,7 +173,7 @@ def test_a_trajectory_without_speeds_says_why_it_has_no_plot(store):
     base = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash="c", rung=Rung.INTERPRETED)
     pages = []
     for report in (base.with_(correct=True, judged_on="cpu"), base, None):
-        row = store.begin(Start(problem=problem, policy="m"), resume=False)
+        row = store.begin(TrajectoryStart(problem=problem, policy="m"), resume=False)
         if report is not None:
             made = store.draft(row.id, Request(messages=()), action=Action.DRAFT)
             usage = Usage(prompt_tokens=1, completion_tokens=1)
@@ -189,7 +189,7 @@ def test_a_trajectory_without_speeds_says_why_it_has_no_plot(store):
 def test_markdown_csv_and_json_say_the_same(fast):
     report = report_run(fast, "fast")
     rows = list(csv.DictReader(io.StringIO(csv_text(report))))
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == CSV_COLUMNS
     assert [(row["problem"], row["best_speedup"]) for row in rows[:3]] == [
         ("fused_silu", "3.0"),
         ("vector_add", "0.5"),

@@ -7,12 +7,12 @@ import pytest
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.viewing.viewer.app import Viewer
 from kernelwright.agent.viewing.viewer.assembling import AssemblyProgress
-from kernelwright.agent.viewing.viewer.dialogs import Choose, Help, LineDialog
+from kernelwright.agent.viewing.viewer.dialogs import ChoiceDialog, HelpDialog, LineDialog
 from kernelwright.agent.viewing.viewer.views import View
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action
-from kernelwright.store.records import Start
+from kernelwright.store.records import TrajectoryStart
 from kernelwright.tools.report import CompileResult, Environment, Failure, Fault, KernelResources, Report, Rung
 
 COLUMNS, LINES = SIZE = (80, 24)
@@ -36,7 +36,9 @@ def written(tmp_path_factory):
     problem = find_by_name("fused_silu")
     with Store.open(path) as store:
         run = store.open_run("night-of-the-long-benchmark")
-        row = store.begin(Start(problem=problem, policy="openai:a-model-with-a-rather-long-name"), run_id=run.id)
+        row = store.begin(
+            TrajectoryStart(problem=problem, policy="openai:a-model-with-a-rather-long-name"), run_id=run.id
+        )
         parent = None
         for action, compiles in ((Action.DRAFT, COMPILED), (Action.REPAIR, COMPILED[:1])):
             request = Request(messages=(Message(role=Role.USER, content="write it " * 40),))
@@ -67,13 +69,13 @@ def drive(path, test, size=SIZE, **options):
 
 def test_the_list_of_trajectories_has_whole_headings_and_its_keys_work(written):
     async def test(viewer, pilot):
-        assert isinstance(viewer.screen, Choose)
+        assert isinstance(viewer.screen, ChoiceDialog)
         columns = viewer.screen.query_one("DataTable").ordered_columns
         assert [str(one.label) for one in columns if one.content_width < len(str(one.label))] == []
         inside(viewer.screen.query_one(".dialog").region)
         await pilot.press("question_mark")
         await pilot.pause()
-        assert isinstance(viewer.screen, Help)
+        assert isinstance(viewer.screen, HelpDialog)
         inside(viewer.screen.query_one(".dialog").region)
         await pilot.press("q", "q")
         await pilot.pause()

@@ -10,7 +10,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import FinishReason
 from kernelwright.rl.credit.explaining import explain_candidate
 from kernelwright.rl.credit.formula import PRESETS, Formula, find_formula
-from kernelwright.rl.credit.scoring import BREAKS_THE_RULE, Reply, score
+from kernelwright.rl.credit.scoring import FAULTS_THAT_BREAK_THE_RULE, ReplyForm, score
 from kernelwright.rl.credit.storing import store_rewards
 from kernelwright.rl.training.safety.suspects import suspects_of
 from kernelwright.tools.report import Fault
@@ -21,7 +21,7 @@ EVERY = sorted(PRESETS)
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_parts_add_up_to_the_reward(name):
-    scored = score(PRESETS[name], verdict(True, gpu=True), Reply(finish=FinishReason.STOP))
+    scored = score(PRESETS[name], verdict(True, gpu=True), ReplyForm(finish=FinishReason.STOP))
     assert scored.total == pytest.approx(math.fsum(scored.parts.values()), abs=0)
     assert set(scored.parts) == set(scored.words)
 
@@ -29,7 +29,7 @@ def test_the_parts_add_up_to_the_reward(name):
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("fault", [fault for fault in Fault if fault is not Fault.CHEAT])
 def test_a_cheat_earns_less_than_any_honest_failure(name, fault):
-    cut_off = Reply(finish=FinishReason.LENGTH)
+    cut_off = ReplyForm(finish=FinishReason.LENGTH)
     assert (
         score(PRESETS[name], verdict(fault=Fault.CHEAT)).total
         < score(PRESETS[name], verdict(fault=fault), cut_off).total
@@ -44,7 +44,7 @@ def test_a_correct_kernel_earns_more_than_any_failure_however_slow(name, speedup
     assert all(correct.total > score(PRESETS[name], verdict(fault=fault)).total for fault in Fault)
 
 
-@pytest.mark.parametrize("fault", sorted(BREAKS_THE_RULE))
+@pytest.mark.parametrize("fault", sorted(FAULTS_THAT_BREAK_THE_RULE))
 def test_where_the_rule_is_broken_nothing_else_counts(fault):
     generous = Formula(name="mine", compile=1.0, checks=1.0, correct=1.0)
     assert score(generous, verdict(fault=fault)).total == (generous.cheat if fault is Fault.CHEAT else 0.0)
@@ -97,7 +97,7 @@ def test_dr_kernel_rejects_a_correct_kernel_that_does_nothing_and_always_the_sam
 
 
 def test_a_cut_off_reply_costs_a_little():
-    assert score(PRESETS["default"], verdict(), Reply(finish=FinishReason.LENGTH)).parts["length"] < 0
+    assert score(PRESETS["default"], verdict(), ReplyForm(finish=FinishReason.LENGTH)).parts["length"] < 0
 
 
 def test_a_formula_of_the_users_own_has_a_label_of_its_own(tmp_path):

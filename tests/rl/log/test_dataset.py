@@ -12,7 +12,7 @@ from kernelwright.rl.cli import main
 from kernelwright.rl.credit.formula import PRESETS
 from kernelwright.rl.log.dataset import SampleRequirements, age_of, load_log
 from kernelwright.rl.log.defaults import choose_formula, parse_filter
-from kernelwright.rl.log.refusals import WORDS, Refusal
+from kernelwright.rl.log.refusals import REFUSAL_TEXTS, Refusal
 from kernelwright.rl.log.statistics import stats_of
 from kernelwright.tools.report import Fault
 from tests.rl.logged import TEMPLATE, TOKENIZER, answer, verdict
@@ -168,7 +168,7 @@ def test_methods_without_log_probs_take_what_grpo_refuses(store, tell):
 
 
 def test_every_refusal_says_what_was_found_and_what_to_do():
-    assert set(WORDS) == set(Refusal)
+    assert set(REFUSAL_TEXTS) == set(Refusal)
 
 
 def test_the_formula_follows_the_log_where_none_is_named(store, tell):

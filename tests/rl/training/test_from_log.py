@@ -28,7 +28,7 @@ from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
 from kernelwright.rl.training.safety.alarms import TrainingAlarm  # noqa: E402
 from kernelwright.store.database import Store  # noqa: E402
 from kernelwright.store.models import Action  # noqa: E402
-from kernelwright.store.records import Start  # noqa: E402
+from kernelwright.store.records import TrajectoryStart  # noqa: E402
 from kernelwright.tools.problem import Problem  # noqa: E402
 from tests.rl.logged import REFERENCE, verdict  # noqa: E402
 from tests.rl.tiny_rows import loaded, scored  # noqa: E402
@@ -58,7 +58,7 @@ def logged(folder: Path, model: Path, samples: int = 24, where: str | None = Non
             for sample, (request, completion) in enumerate(
                 ask(policy, name, range(1000 * number, 1000 * number + samples))
             ):
-                start = Start(
+                start = TrajectoryStart(
                     problem=Problem(name=name, source=REFERENCE.format(name)),
                     policy=policy.name,
                     options={"sample": sample},

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.suite import KERNELS, Entry, header, honest, problem_of
+from bench.judge_suites import KERNELS, Entry, header, honest, problem_of
 from bench.trust import options_for
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.report import Fault, Report

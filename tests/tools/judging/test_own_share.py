@@ -2,7 +2,7 @@
 kernels.
 """
 
-from bench.suite import KERNELS, problem_of
+from bench.judge_suites import KERNELS, problem_of
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.report import Fault, Report
 

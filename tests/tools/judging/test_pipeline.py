@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from bench.suite import problem_of
+from bench.judge_suites import problem_of
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges
@@ -136,7 +136,7 @@ def test_a_syntax_error_costs_no_process():
 
 def test_waiting_for_a_place_is_no_part_of_what_a_verdict_took():
     """A batch of 100 problems on two cores said "8000 s of tools" after 335 s."""
-    from bench.suite import honest
+    from bench.judge_suites import honest
     from kernelwright.agent.batch.lanes import Gate
 
     entry = next(e for e in honest() if e.name == "fused_silu")

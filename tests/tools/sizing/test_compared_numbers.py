@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.suite import problem_of
+from bench.judge_suites import problem_of
 from kernelwright.tools.sizing.selection import MAX_COMPARED_NUMBERS, compared_in, numbers_in, powers_in, select
 
 

@@ -4,7 +4,7 @@ rest, is none.
 
 import pytest
 
-from bench.suite import KERNELS, problem_of
+from bench.judge_suites import KERNELS, problem_of
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.report import Fault, Report, SizeOutcome
 

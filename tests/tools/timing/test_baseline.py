@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from bench.suite import problem_of
+from bench.judge_suites import problem_of
 from kernelwright.tools.report import Environment
 from kernelwright.tools.timing.baseline import Baselines
 

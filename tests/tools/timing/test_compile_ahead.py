@@ -8,7 +8,7 @@ import torch
 from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 
-from bench.suite import problem_of
+from bench.judge_suites import problem_of
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.report import Environment

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, Step, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, Step, kernel_lines
 from kernelwright.rl.data.synth.engine.program import kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
@@ -39,7 +39,7 @@ class Axis:
     out_mask: str
 
 
-ROW = Axis(
+ROW_AXIS = Axis(
     name="row",
     sizes=("columns",),
     blocks=("BLOCK",),
@@ -55,7 +55,7 @@ ROW = Axis(
     out="row",
     out_mask="",
 )
-INNER = Axis(
+INNER_AXIS = Axis(
     name="inner",
     sizes=("length", "inner"),
     blocks=("BLOCK_L", "BLOCK"),
@@ -78,7 +78,7 @@ INNER = Axis(
 
 
 @dataclass
-class Walk:
+class AxisKernel:
     """One kernel along an axis, put together pass by pass."""
 
     sketch: Sketch
@@ -90,7 +90,7 @@ class Walk:
     """The host's expression for the length of a row, where that is not the last axis alone."""
     leading: bool = False
     """The axis is the first one: nothing lies outside it."""
-    extra: Extra = field(default_factory=Extra)
+    extra: ChainNeeds = field(default_factory=ChainNeeds)
     lines: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -113,13 +113,13 @@ class Walk:
         """An element-wise chain over elements of the axis."""
         axis = self.axis
         channel = (axis.place, "mask" if not axis.spread else f"{axis.place} < length")
-        site = Site(value, axis.offsets, "mask", *channel, indent=indent)
+        site = ChainSite(value, axis.offsets, "mask", *channel, indent=indent)
         return kernel_lines(self.sketch, steps, site, self.extra)
 
     def after(self, steps: list[Step], value: str) -> None:
         """A chain over reduced values."""
         axis = self.axis
-        site = Site(value, axis.out, axis.out_mask, indent="    ")
+        site = ChainSite(value, axis.out, axis.out_mask, indent="    ")
         self.lines += kernel_lines(self.sketch, steps, site, self.extra)
 
     def masked(self, identity: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kernelwright.rl.data.synth.engine.ops import ACTIVATIONS, ARITHMETIC, BINARY, Op
+from kernelwright.rl.data.synth.engine.operations import ACTIVATIONS, ARITHMETIC, BINARY, Op
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 INLINE_SHARE = 0.65
@@ -15,7 +15,7 @@ LEARNED_SHARE = 0.12
 RESIDUAL_SHARE = 0.06
 """Of training's steps: those after which the value is kept, and joined again by the step after the next."""
 
-TAKES_A_TENSOR = ("scale", "shift", "subtract", "divide")
+OPERATIONS_WITH_A_TENSOR = ("scale", "shift", "subtract", "divide")
 KEPT_TENSOR_NAMES = ("identity", "residual", "skip", "original", "before", "saved")
 JOINING_OPERATIONS = tuple(op for op in BINARY if op.name in ("add", "multiply"))
 
@@ -38,7 +38,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Site:
+class ChainSite:
     """Where in a kernel a chain is computed."""
 
     value: str
@@ -53,7 +53,7 @@ class Site:
 
 
 @dataclass
-class Extra:
+class ChainNeeds:
     """What a chain needs of its kernel and its launch."""
 
     parameters: list[str] = field(default_factory=list)
@@ -115,7 +115,7 @@ def _named(sketch: Sketch, op: Op, a: str, b: str) -> Step:
         sketch.inputs.append((name, a))
         return Step(op, a=name, operand=name, along="input")
     name = sketch.free(called)
-    if sketch.wild and not sketch.narrow and op.name in TAKES_A_TENSOR and sketch.chance(LEARNED_SHARE):
+    if sketch.wild and not sketch.narrow and op.name in OPERATIONS_WITH_A_TENSOR and sketch.chance(LEARNED_SHARE):
         return _learned(sketch, op, name, a)
     sketch.argument(name, a)
     if not op.bound:
@@ -171,7 +171,7 @@ def _statement(sketch: Sketch, step: Step) -> str:
     return f"x = {sketch.pick(op.torch).format(x='x', y=y, a=step.a, b=step.b)}"
 
 
-def kernel_lines(sketch: Sketch, steps: list[Step], site: Site, extra: Extra) -> list[str]:
+def kernel_lines(sketch: Sketch, steps: list[Step], site: ChainSite, extra: ChainNeeds) -> list[str]:
     """The chain's lines in a kernel; its pointers and scalars are added to `extra`."""
     lines = []
     for step in steps:
@@ -200,7 +200,7 @@ def kernel_lines(sketch: Sketch, steps: list[Step], site: Site, extra: Extra) ->
     return [site.indent + line for line in lines]
 
 
-def _add(extra: Extra, parameter: str, value: str) -> None:
+def _add(extra: ChainNeeds, parameter: str, value: str) -> None:
     if parameter not in extra.parameters:
         extra.parameters.append(parameter)
         extra.values.append(value)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
-AXES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
-DEFAULTS = {"stride": "1", "padding": "0", "output_padding": "0", "dilation": "1", "groups": "1", "bias": "False"}
+AXES_OF_RANK = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
+TORCH_DEFAULTS = {"stride": "1", "padding": "0", "output_padding": "0", "dilation": "1", "groups": "1", "bias": "False"}
 """Torch's, but for the bias."""
-OVER_AXES = ("kernel_size", "stride", "padding", "output_padding", "dilation")
+ARGUMENTS_OVER_AXES = ("kernel_size", "stride", "padding", "output_padding", "dilation")
 SPELT_OUT_SHARE = 0.6
 """Of the training's layers: those whose every argument is the model's. Held-out problems stay what they were."""
-FORMS = (4, 4, 2)
+ARGUMENT_FORM_WEIGHTS = (4, 4, 2)
 """How often such a layer takes numbers, tuples, or an argument for each axis."""
 
 
@@ -33,7 +33,7 @@ class Layer:
     @property
     def letters(self) -> tuple[str, ...]:
         """The names of the axes that the layer slides over: W, H W or D H W."""
-        return AXES[self.axes]
+        return AXES_OF_RANK[self.axes]
 
 
 def draw_layer(sketch: Sketch) -> Layer:
@@ -122,11 +122,15 @@ def _names(sketch: Sketch, axes: int, transposed: bool) -> tuple[str, ...]:
 
 def _given(sketch: Sketch, axes: int, values: dict[str, str]) -> dict[str, str]:
     """Makes the model's arguments of a layer's, with torch's defaults; what the layer is then given for each."""
-    form = sketch.style.choices(("numbers", "tuples", "axes"), FORMS)[0] if sketch.wild and axes > 1 else "numbers"
+    form = (
+        sketch.style.choices(("numbers", "tuples", "axes"), ARGUMENT_FORM_WEIGHTS)[0]
+        if sketch.wild and axes > 1
+        else "numbers"
+    )
     given: dict[str, str] = {}
     for name, value in values.items():
-        own, default = {name: value}, DEFAULTS.get(name, "")
-        if name in OVER_AXES and form != "numbers":
+        own, default = {name: value}, TORCH_DEFAULTS.get(name, "")
+        if name in ARGUMENTS_OVER_AXES and form != "numbers":
             each = value.strip("()").split(", ") if value.startswith("(") else [value] * axes
             own = {name: _tuple(each)} if form == "tuples" else dict(zip(_per_axis(name, axes), each, strict=True))
             default = _tuple([default] * axes) if default and form == "tuples" else default
@@ -143,7 +147,7 @@ def _tuple(parts: Iterable[str]) -> str:
 
 
 def _per_axis(name: str, axes: int) -> list[str]:
-    return [f"{name}_{letter.lower()}" for letter in AXES[axes]]
+    return [f"{name}_{letter.lower()}" for letter in AXES_OF_RANK[axes]]
 
 
 def _window(sketch: Sketch, axes: int, transposed: bool) -> list[str]:

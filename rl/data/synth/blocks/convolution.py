@@ -4,7 +4,7 @@ too; depthwise ones tap by tap.
 
 from __future__ import annotations
 
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.blocks.conv_layers import Layer
 from kernelwright.rl.data.synth.engine.program import kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
@@ -16,14 +16,14 @@ WINDOW = ("K", "S", "P", "L")
 def conv_kernel(sketch: Sketch, layer: Layer, depth: int) -> None:
     """The layer with depth - 1 element-wise steps on what it gives."""
     steps = draw_steps(sketch, depth - 1, channels=sketch.shape[1], tensors=False, binary=0.25)
-    extra = Extra()
+    extra = ChainNeeds()
     body = _depthwise(layer) if layer.depthwise else _gathered(layer)
     value = "acc"
     if layer.depthwise:
-        site = Site(value, "", "mask", "channel", "")
+        site = ChainSite(value, "", "mask", "channel", "")
     else:
         channel = "g * O + oc[None, :]" if layer.groups else "oc[None, :]"
-        site = Site(value, "", "mask", channel, "oc[None, :] < O")
+        site = ChainSite(value, "", "mask", channel, "oc[None, :] < O")
     tail = kernel_lines(sketch, steps, site, extra)
     sides, outs = list(layer.letters), [f"O{a}" for a in layer.letters]
     window = [f"{kind}{a}" for kind in WINDOW for a in layer.letters]
@@ -161,7 +161,7 @@ def _store(layer: Layer) -> str:
     return f"    tl.store(out_ptr + ({row}) * ({pixels}) + (m % ({pixels}))[:, None], acc, mask=mask)"
 
 
-def _host(sketch: Sketch, layer: Layer, name: str, extra: Extra, sizes: list[str], window: list[str]) -> None:
+def _host(sketch: Sketch, layer: Layer, name: str, extra: ChainNeeds, sizes: list[str], window: list[str]) -> None:
     conv, letters, target = f"self.{layer.name}", layer.letters, sketch.target()
     tuples = [", ".join(f"{kind}{a}" for a in letters) for kind in WINDOW]
     shown = [f"({t})" if len(letters) > 1 else f"({t},)" for t in tuples]
@@ -185,7 +185,7 @@ def _host(sketch: Sketch, layer: Layer, name: str, extra: Extra, sizes: list[str
 
 
 def _launch(
-    sketch: Sketch, layer: Layer, name: str, extra: Extra, numbers: tuple[list[str], list[str]], out: str
+    sketch: Sketch, layer: Layer, name: str, extra: ChainNeeds, numbers: tuple[list[str], list[str]], out: str
 ) -> None:
     conv, (sizes, window) = f"self.{layer.name}", numbers
     pixels = " * ".join(f"O{a}" for a in layer.letters)

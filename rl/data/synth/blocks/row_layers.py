@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
-MEAN = ("x.mean(-1, keepdim=True)", "x.mean(dim=-1, keepdim=True)", "torch.mean(x, dim=-1, keepdim=True)")
-VARIANCE = ("x.var(-1, keepdim=True, unbiased=False)", "((x - mean) ** 2).mean(dim=-1, keepdim=True)")
-RMS = (
+MEAN_SPELLINGS = ("x.mean(-1, keepdim=True)", "x.mean(dim=-1, keepdim=True)", "torch.mean(x, dim=-1, keepdim=True)")
+VARIANCE_SPELLINGS = ("x.var(-1, keepdim=True, unbiased=False)", "((x - mean) ** 2).mean(dim=-1, keepdim=True)")
+RMS_SPELLINGS = (
     "inv_rms = torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True) + {eps})\nx = x * inv_rms{by}",
     "rms = torch.sqrt(x.pow(2).mean(-1, keepdim=True) + {eps})\nx = {of}(x / rms)",
     "variance = x.pow(2).mean(dim=-1, keepdim=True)\nx = {of}(x * torch.rsqrt(variance + {eps}))",
@@ -19,7 +19,7 @@ RMS = (
 
 
 @dataclass(frozen=True)
-class Scaled:
+class NormScaling:
     """What the host gives a norm's kernel: expressions, "" where there is none."""
 
     eps: str
@@ -27,7 +27,7 @@ class Scaled:
     beta: str = ""
 
 
-def layer_norm(sketch: Sketch) -> Scaled:
+def layer_norm(sketch: Sketch) -> NormScaling:
     """Writes the reference's statements."""
     columns = _columns(sketch)
     if sketch.chance(0.55):
@@ -43,15 +43,15 @@ def layer_norm(sketch: Sketch) -> Scaled:
         spread = sketch.pick((f"/ torch.sqrt(var + {eps})", f"* torch.rsqrt(var + {eps})"))
         scaled = sketch.pick((f"{gamma} * x + {beta}", f"x * {gamma} + {beta}"))
         sketch.reference += [
-            f"mean = {sketch.pick(MEAN)}",
-            f"var = {sketch.pick(VARIANCE)}",
+            f"mean = {sketch.pick(MEAN_SPELLINGS)}",
+            f"var = {sketch.pick(VARIANCE_SPELLINGS)}",
             f"x = (x - mean) {spread}",
         ]
         sketch.reference.append(f"x = {scaled}")
-    return Scaled(eps, gamma, beta)
+    return NormScaling(eps, gamma, beta)
 
 
-def rms_norm(sketch: Sketch) -> Scaled:
+def rms_norm(sketch: Sketch) -> NormScaling:
     """Writes the reference's statements: with a weight for each column."""
     columns = _columns(sketch)
     if sketch.chance(0.15):
@@ -61,15 +61,15 @@ def rms_norm(sketch: Sketch) -> Scaled:
     eps = _eps(sketch) if first else ""
     gamma = _parameter(sketch, ("weight", "gamma", "scale_weight"), columns)
     eps = eps or _eps(sketch)
-    sketch.reference += sketch.pick(RMS).format(eps=eps, by=f" * {gamma}", of=f"{gamma} * ").split("\n")
-    return Scaled(eps, gamma)
+    sketch.reference += sketch.pick(RMS_SPELLINGS).format(eps=eps, by=f" * {gamma}", of=f"{gamma} * ").split("\n")
+    return NormScaling(eps, gamma)
 
 
-def _module(sketch: Sketch, kind: str, given: str, affine: bool, weight: bool = False) -> Scaled:
+def _module(sketch: Sketch, kind: str, given: str, affine: bool, weight: bool = False) -> NormScaling:
     name = sketch.module(sketch.free(sketch.pick(("norm", "norm", "layer_norm", "ln"))), f"{kind}({given})")
     sketch.reference.append(f"x = self.{name}(x)")
     gamma = f"self.{name}.weight" if affine or weight else ""
-    return Scaled(f"self.{name}.eps", gamma, f"self.{name}.bias" if affine else "")
+    return NormScaling(f"self.{name}.eps", gamma, f"self.{name}.bias" if affine else "")
 
 
 def _columns(sketch: Sketch) -> str:

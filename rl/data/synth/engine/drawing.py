@@ -28,7 +28,7 @@ from kernelwright.rl.data.synth.families.matvec import gated, matvec
 from kernelwright.rl.data.synth.families.normalising import norm, softmax
 from kernelwright.rl.data.synth.families.reductions import reduction
 from kernelwright.rl.data.synth.families.scans import scan
-from kernelwright.rl.data.synth.families.whole import whole
+from kernelwright.rl.data.synth.families.whole_tensor import whole_tensor
 from kernelwright.rl.data.synth.families.windows import pooling
 
 MAX_OPERATIONS = 8
@@ -53,7 +53,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(norm, 3.0, "norms"),
     Family(image_norm_program, 2.5, "norms"),
     Family(column_norm_program, 0.7, "norms"),
-    Family(whole, 0.8, "norms", 5),
+    Family(whole_tensor, 0.8, "norms", 5),
     Family(scan, 2.0, "scans", 4),
     Family(matmul, 3.0, "matmul"),
     Family(matvec, 0.8, "matmul", 5),

@@ -11,8 +11,8 @@ from kernelwright.rl.data.synth.families.normalising import LAYERS, NORMS, SOFTM
 from kernelwright.rl.data.synth.families.reductions import reduce_current
 from kernelwright.rl.data.synth.families.windows import pool_current
 
-IMAGE = {"pool": 2.0, "reduce": 2.0, "softmax": 1.5, "norm": 0.7, "image norm": 3.0}
-ROWS = {"reduce": 2.0, "softmax": 1.5, "norm": 1.5, "image norm": 1.2, "column norm": 1.2}
+IMAGE_PART_WEIGHTS = {"pool": 2.0, "reduce": 2.0, "softmax": 1.5, "norm": 0.7, "image norm": 3.0}
+ROW_PART_WEIGHTS = {"reduce": 2.0, "softmax": 1.5, "norm": 1.5, "image norm": 1.2, "column norm": 1.2}
 LAST_KINDS = {"pool": 1, "reduce": 2}
 """A norm of an image needs more than one pixel, and what is reduced has no axes to go on with."""
 SECOND_PART_SHARE = 0.45
@@ -33,7 +33,7 @@ def draw_parts(sketch: Sketch, depth: int) -> list[int]:
 
 def append_parts(sketch: Sketch, axes: int, parts: list[int]) -> None:
     """One kernel for each of `parts`. axes: of the current tensor behind its channels; 0: rows of a matrix."""
-    left = dict(IMAGE if axes else ROWS)
+    left = dict(IMAGE_PART_WEIGHTS if axes else ROW_PART_WEIGHTS)
     kinds: list[str] = []
     for _ in parts:
         kind = sketch.rng.choices(list(left), list(left.values()))[0]

@@ -19,13 +19,13 @@ from kernelwright.rl.data.synth.engine.verifying import TaskOutcome
 from kernelwright.rl.data.worker import evaluating, evaluator
 from kernelwright.tools.report import Value
 
-STATE = "synth.json"
+STATE_FILE = "synth.json"
 DRAWS_AT_A_TIME = 1
 """Draws that a process takes at a time: one is a second of work and more."""
 SHARD_ROWS = 1024
-KEEP_SECONDS = 60.0
+MAX_SECONDS_UNWRITTEN = 60.0
 """After which rows are written though a shard is not full."""
-KEPT_REASONS = 60
+MAX_KEPT_REASONS = 60
 
 
 class CorpusRequest(Value):
@@ -92,7 +92,7 @@ def generate(
                     f"{state.graphs} "
                     "graphs"
                 )
-                if len(waiting) >= SHARD_ROWS or (waiting and time.monotonic() - kept > KEEP_SECONDS):
+                if len(waiting) >= SHARD_ROWS or (waiting and time.monotonic() - kept > MAX_SECONDS_UNWRITTEN):
                     _keep(folder, waiting, state)
                     kept = time.monotonic()
                 if state.drafts >= n:
@@ -107,13 +107,13 @@ def _keep(folder: Path, waiting: list[Row], state: CorpusProgress) -> None:
     """The rows, then how far they go: a crash between the two gives rows that are known again by their hashes."""
     write_rows(folder, waiting, max(len(waiting), 1))
     waiting.clear()
-    partial = folder / f".{STATE}.{os.getpid()}"
+    partial = folder / f".{STATE_FILE}.{os.getpid()}"
     partial.write_text(state.model_dump_json(indent=1), encoding="utf-8")
-    partial.replace(folder / STATE)
+    partial.replace(folder / STATE_FILE)
 
 
 def _found(wanted: CorpusRequest, folder: Path) -> CorpusProgress:
-    path = folder / STATE
+    path = folder / STATE_FILE
     if not path.is_file():
         if folder.is_dir() and any(folder.glob("*.parquet")):
             raise InputError(f"{folder} holds rows that rl data synth did not write: choose another --out")
@@ -164,7 +164,7 @@ def _counted(
             drafts, repairs = drafts + 1, repairs + len(outcome.rows) - 1
     return state.with_(
         next=outcome.number + 1, drafts=drafts, repairs=repairs, tried=tried, graphs=len(graphs),
-        rejected=dict(rejected.most_common(KEPT_REASONS)), families=dict(families.most_common()),
+        rejected=dict(rejected.most_common(MAX_KEPT_REASONS)), families=dict(families.most_common()),
     )  # fmt: skip
 
 
@@ -207,6 +207,6 @@ def _one(wanted: CorpusRequest, number: int, forbidden: frozenset[str] | None) -
 def state_of(folder: Path) -> CorpusProgress | None:
     """What `rl data synth` wrote of a corpus; None where it is not of that make."""
     try:
-        return CorpusProgress(**json.loads((folder / STATE).read_text(encoding="utf-8")))
+        return CorpusProgress(**json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return None

@@ -15,11 +15,11 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 META, TUNED = 0.12, 0.08
 """Shares of the programs whose grid reads the block sizes, and of those that are tuned."""
-CALL = re.compile(r"(?P<name>\w+)\[(?P<grid>.+?)\]\((?P<values>.*)\)")
-CONSTANT = re.compile(r", (?P<name>BLOCK\w*|GROUP|num_warps)=(?P<value>\d+)\b")
-BLOCKS_OF = re.compile(r"triton\.cdiv\((?P<of>[^()]+), (?P<block>\d+)\)")
-VECTORS = ((512, 4), (1024, 4), (2048, 8), (4096, 8))
-OTHERS: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = {
+LAUNCH_PATTERN = re.compile(r"(?P<name>\w+)\[(?P<grid>.+?)\]\((?P<values>.*)\)")
+CONSTANT_PATTERN = re.compile(r", (?P<name>BLOCK\w*|GROUP|num_warps)=(?P<value>\d+)\b")
+BLOCK_COUNT_PATTERN = re.compile(r"triton\.cdiv\((?P<of>[^()]+), (?P<block>\d+)\)")
+VECTOR_CONFIGURATIONS = ((512, 4), (1024, 4), (2048, 8), (4096, 8))
+OTHER_CONFIGURATIONS: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = {
     ("BLOCK_L", "BLOCK"): ((16, 128, 4), (32, 64, 4), (8, 256, 4)),
     ("BLOCK_M", "BLOCK_N", "BLOCK_K"): ((64, 64, 32, 4), (128, 64, 32, 8), (64, 128, 32, 8)),
     ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"): ((64, 64, 32, 8, 4), (128, 64, 32, 8, 8), (128, 128, 32, 8, 8)),
@@ -41,7 +41,7 @@ class Launch:
     @property
     def constants(self) -> dict[str, int]:
         """The keyword arguments of the launch whose value is a literal integer, by name."""
-        return {m["name"]: int(m["value"]) for m in CONSTANT.finditer(self.values)}
+        return {m["name"]: int(m["value"]) for m in CONSTANT_PATTERN.finditer(self.values)}
 
     @property
     def blocks(self) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def write_launches(sketch: Sketch) -> tuple[list[str], list[str]]:
 def _launches(host: list[str]) -> list[Launch]:
     found = []
     for at, line in enumerate(host):
-        call = CALL.fullmatch(line)
+        call = LAUNCH_PATTERN.fullmatch(line)
         if call is None:
             continue
         before = host[at - 1] if at else ""
@@ -81,7 +81,7 @@ def _read_from_meta(launch: Launch) -> str:
         left.pop(name, None)
         return f'triton.cdiv({found["of"]}, meta["{name}"])'
 
-    grid = BLOCKS_OF.sub(named, launch.grid)
+    grid = BLOCK_COUNT_PATTERN.sub(named, launch.grid)
     return "" if '[""]' in grid else grid
 
 
@@ -117,7 +117,7 @@ def _tuned(kernels: list[str], host: list[str], inputs: set[str], rng: random.Ra
         once = sum(other.name == launch.name for other in launches) == 1
         if configs and grid and keys and once and _free(launch, host, kernels[at]):
             kernels[at] = "\n".join([*_decorator(configs, keys), kernels[at]])
-            _put(host, launch, grid, CONSTANT.sub("", launch.values))
+            _put(host, launch, grid, CONSTANT_PATTERN.sub("", launch.values))
             return
 
 
@@ -126,7 +126,7 @@ def _configs(launch: Launch, rng: random.Random) -> list[str]:
     given = launch.constants
     warps = given.get("num_warps", 4)
     drawn = (*(given[name] for name in launch.blocks), warps)
-    others = VECTORS if launch.blocks == ("BLOCK",) else OTHERS.get(launch.blocks, ())
+    others = VECTOR_CONFIGURATIONS if launch.blocks == ("BLOCK",) else OTHER_CONFIGURATIONS.get(launch.blocks, ())
     rest = [config for config in others if config[:-1] != drawn[:-1]]
     if not rest:
         return []

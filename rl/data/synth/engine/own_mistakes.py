@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kernelwright.errors import InputError
 from kernelwright.rl.data.rows import Kind, Row, Split, write_rows
 from kernelwright.rl.data.synth.engine.tasks import Task, stream
-from kernelwright.rl.data.synth.engine.verifying import NOT_ITS_OWN, options, row_for
+from kernelwright.rl.data.synth.engine.verifying import FAULTS_OF_THE_MACHINE, options, row_for
 from kernelwright.rl.data.worker import evaluating, evaluator
 from kernelwright.tools.report import Value
 
@@ -128,7 +128,7 @@ def judge_drafts(task: Task, drafts: list[str], target: str) -> JudgedDrafts:
         said = evaluator().evaluate(task.problem, code, asked)
         if said.failure is not None:
             faults.append(str(said.failure.fault))
-            if said.failure.fault not in NOT_ITS_OWN:
+            if said.failure.fault not in FAULTS_OF_THE_MACHINE:
                 rows.append(row_for(task, asked, Kind.REPAIR, code, said, "a draft of its own"))
     if rows and not evaluator().evaluate(task.problem, task.solution, asked).correct:
         return JudgedDrafts()

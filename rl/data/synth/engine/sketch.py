@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 T = TypeVar("T")
-INITIALISED = ("nn.LayerNorm", "nn.GroupNorm", "nn.BatchNorm", "nn.Linear", "nn.Conv")
+LAYERS_WITH_WEIGHTS = ("nn.LayerNorm", "nn.GroupNorm", "nn.BatchNorm", "nn.Linear", "nn.Conv")
 """Layers with weights that a reference may draw otherwise than torch does."""
-SPREADS = (" * 2.0", " * 0.5", " - 0.5", " + 0.5", " * 3.0", " * 2.0 + 0.5", " * 2.0 - 1.0")
+INPUT_SPREADS = (" * 2.0", " * 0.5", " - 0.5", " + 0.5", " * 3.0", " * 2.0 + 0.5", " * 2.0 - 1.0")
 """What get_inputs puts behind a draw."""
 
 
@@ -97,7 +97,7 @@ class Sketch:
             return ""
         if len(shape) > 1 and not self.narrow and self.chance(0.25):
             return f" + torch.randn({', '.join((shape[0], *('1' for _ in shape[1:])))})"
-        return self.pick(SPREADS)
+        return self.pick(INPUT_SPREADS)
 
     def takes(self, name: str) -> bool:
         """Whether the models have an argument of that name."""
@@ -123,7 +123,7 @@ class Sketch:
 
     def _initialise(self, name: str, text: str) -> None:
         """Some references draw a layer's weights by themselves. The candidate is given them, so it need not."""
-        if not text.startswith(INITIALISED) or "affine=" in text or not self.chance(0.3):
+        if not text.startswith(LAYERS_WITH_WEIGHTS) or "affine=" in text or not self.chance(0.3):
             return
         norm, biased = "Norm" in text, "bias=" not in text
         how = self.pick(

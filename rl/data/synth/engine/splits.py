@@ -9,7 +9,7 @@ import re
 from itertools import pairwise
 
 from kernelwright.rl.data.rows import Split
-from kernelwright.rl.data.synth.engine.ops import ALL
+from kernelwright.rl.data.synth.engine.operations import OPERATIONS
 
 HELD_OUT_FAMILIES = frozenset({"embedding", "quantisation"})
 TRAINING_DEPTH = 5
@@ -34,7 +34,7 @@ def is_single_benchmark_operation(ops: tuple[str, ...]) -> bool:
     if len(ops) == 2 and ops[1] in ("triu", "tril"):
         return True
     return len(ops) == 1 and (
-        BENCHMARK_OPERATIONS.fullmatch(ops[0]) is not None or (ops[0] in ALL and ALL[ops[0]].plain)
+        BENCHMARK_OPERATIONS.fullmatch(ops[0]) is not None or (ops[0] in OPERATIONS and OPERATIONS[ops[0]].plain)
     )
 
 

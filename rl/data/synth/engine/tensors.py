@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
-ROWS = ("batch_size", "batch_size", "rows", "M", "N", "num_tokens")
-COLUMNS = ("dim", "dim", "features", "columns", "hidden_size", "input_dim", "D")
-WIDE = (4096, 8192, 16384, 5000, 12288, 65536)
-TALL = (128, 512, 1024, 4096, 2048)
+ROW_NAMES = ("batch_size", "batch_size", "rows", "M", "N", "num_tokens")
+COLUMN_NAMES = ("dim", "dim", "features", "columns", "hidden_size", "input_dim", "D")
+WIDE_SIZES = (4096, 8192, 16384, 5000, 12288, 65536)
+TALL_SIZES = (128, 512, 1024, 4096, 2048)
 SMALL_ROWS = (3, 4, 5)
 SMALL_COLUMNS = (67, 67, 131, 45, 1100)
 
@@ -30,7 +30,10 @@ def _one(sketch: Sketch) -> tuple[str, ...]:
 
 
 def _two(sketch: Sketch) -> tuple[str, ...]:
-    return (sketch.size(sketch.pick(ROWS), TALL, SMALL_ROWS), sketch.size(sketch.pick(COLUMNS), WIDE, SMALL_COLUMNS))
+    return (
+        sketch.size(sketch.pick(ROW_NAMES), TALL_SIZES, SMALL_ROWS),
+        sketch.size(sketch.pick(COLUMN_NAMES), WIDE_SIZES, SMALL_COLUMNS),
+    )
 
 
 def _three(sketch: Sketch) -> tuple[str, ...]:

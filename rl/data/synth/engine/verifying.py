@@ -15,8 +15,8 @@ from kernelwright.tools.report import Fault, Report, Value
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator, Options
 
-LICENCE = "Apache-2.0"
-NOT_ITS_OWN = frozenset({Fault.TIMEOUT, Fault.MEMORY})
+GENERATED_LICENCE = "Apache-2.0"
+FAULTS_OF_THE_MACHINE = frozenset({Fault.TIMEOUT, Fault.MEMORY})
 """Which a busy machine may cause: neither kept nor learnt from."""
 
 
@@ -50,7 +50,7 @@ def verify(evaluator: Evaluator, task: Task, asked: Options, repairs: int, numbe
         said = evaluator.evaluate(task.problem, code, asked)
         if said.failure is None:
             rejected.append(f"repair: still right ({name})")
-        elif said.failure.fault in NOT_ITS_OWN:
+        elif said.failure.fault in FAULTS_OF_THE_MACHINE:
             rejected.append(f"repair: {said.failure.fault} ({name})")
         else:
             rows.append(row_for(task, asked, Kind.REPAIR, code, said, name))
@@ -71,7 +71,7 @@ def row_for(
     facts: dict[str, Any] = {
         "problem": task.problem.name, "reference": task.problem.source, "family": task.family, "depth": task.depth,
         "split": task.split,
-        "source": "synth", "licence": LICENCE,
+        "source": "synth", "licence": GENERATED_LICENCE,
         "provenance": f"rl data synth, {task.problem.name}" + (f", {mistake}" if mistake else ""),
         "compile": {asked.targets[0]: True}, "correct": True,
     }  # fmt: skip

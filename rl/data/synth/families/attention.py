@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
@@ -28,8 +28,8 @@ def attention(sketch: Sketch, depth: int) -> Program:
     _write(sketch, names, causal)
     sketch.ops.append("causal_attention" if causal else "attention")
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
-    extra = Extra()
-    tail = kernel_lines(sketch, steps, Site("acc", "", "", indent="    "), extra)
+    extra = ChainNeeds()
+    tail = kernel_lines(sketch, steps, ChainSite("acc", "", "", indent="    "), extra)
     parameters = [
         "q_ptr",
         "k_ptr",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.rl.data.synth.blocks.axes import INNER, Walk
+from kernelwright.rl.data.synth.blocks.axes import INNER_AXIS, AxisKernel
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.blocks.norm_layers import batch_layer
 from kernelwright.rl.data.synth.engine.program import Program, finish_program
@@ -26,7 +26,7 @@ def column_norm(sketch: Sketch, depth: int) -> None:
     sketch.reference.append(f"x = self.{name}(x)")
     sketch.ops.append("batch_norm")
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
-    walk = Walk(sketch, INNER, [], leading=True)
+    walk = AxisKernel(sketch, INNER_AXIS, [], leading=True)
     walk.extra.parameters += ["gamma_ptr", "beta_ptr", "eps"]
     walk.extra.values += [f"self.{name}.weight", f"self.{name}.bias", f"self.{name}.eps"]
     centred(walk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
@@ -23,9 +23,9 @@ def elementwise(sketch: Sketch, depth: int) -> Program:
 
 def flat_kernel(sketch: Sketch, steps: list) -> None:
     """Adds the kernel over the current tensor, and its launch."""
-    extra = Extra()
+    extra = ChainNeeds()
     channel, more = _channel(sketch, steps)
-    site = Site("x", "offs", "mask", channel)
+    site = ChainSite("x", "offs", "mask", channel)
     lines = kernel_lines(sketch, steps, site, extra)
     source, target = sketch.current, sketch.target()
     body = [

@@ -6,7 +6,7 @@ joined per channel in the second kernel.
 
 from __future__ import annotations
 
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.blocks.norm_layers import batch_layer, group_layer, instance_layer
 from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
@@ -48,15 +48,15 @@ def image_norm(sketch: Sketch, axes: int, depth: int) -> None:
     sketch.reference.append(f"x = self.{name}(x)")
     sketch.ops.append(f"{kind}_norm" if kind != "layer" else "block_layer_norm")
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
-    extra = Extra()
-    tail = kernel_lines(sketch, steps, Site("x", "", "mask", indent="        "), extra)
+    extra = ChainNeeds()
+    tail = kernel_lines(sketch, steps, ChainSite("x", "", "mask", indent="        "), extra)
     if kind == "batch":
         _batch(sketch, name, extra, tail)
     else:
         _grouped(sketch, name, kind, affine, extra, tail)
 
 
-LOOP = (
+LOOP_LINES = (
     "for start in range(0, size, BLOCK):",
     "    cols = start + tl.arange(0, BLOCK)",
     "    mask = cols < size",
@@ -72,22 +72,22 @@ def _statistics(sketch: Sketch) -> list[str]:
     return [
         "row = tl.program_id(0).to(tl.int64)",
         "acc = tl.zeros((BLOCK,), tl.float32)",
-        *LOOP,
+        *LOOP_LINES,
         f"    acc += tl.load(x_ptr + row * size + cols, mask=mask, other=0.0){sketch.cast}",
         "mean = tl.sum(acc, axis=0) / size",
         "acc = tl.zeros((BLOCK,), tl.float32)",
-        *LOOP,
+        *LOOP_LINES,
         _load(sketch),
         "    diff = tl.where(mask, x - mean, 0.0)",
         "    acc += diff * diff",
     ]
 
 
-def _grouped(sketch: Sketch, name: str, kind: str, affine: bool, extra: Extra, tail: list[str]) -> None:
+def _grouped(sketch: Sketch, name: str, kind: str, affine: bool, extra: ChainNeeds, tail: list[str]) -> None:
     lines = [
         *_statistics(sketch),
         "factor = tl.rsqrt(tl.sum(acc, axis=0) / size + eps)",
-        *LOOP,
+        *LOOP_LINES,
         _load(sketch),
         "    x = (x - mean) * factor",
     ]
@@ -126,7 +126,7 @@ def _grouped(sketch: Sketch, name: str, kind: str, affine: bool, extra: Extra, t
     sketch.current = target
 
 
-JOINED = (
+JOINED_LINES = (
     "row = tl.program_id(0).to(tl.int64)",
     "channel = row % channels",
     "plane = tl.arange(0, BLOCK_B)",
@@ -142,9 +142,9 @@ JOINED = (
 """Mean and squares of all planes of a channel from those of each (Chan et al. 1979), then a scale and a bias."""
 
 
-def _batch(sketch: Sketch, name: str, extra: Extra, tail: list[str]) -> None:
+def _batch(sketch: Sketch, name: str, extra: ChainNeeds, tail: list[str]) -> None:
     first = [*_statistics(sketch), "tl.store(mean_ptr + row, mean)", "tl.store(square_ptr + row, tl.sum(acc, axis=0))"]
-    second = [*JOINED, *LOOP, _load(sketch), "    x = (x - mean) * factor + bias"]
+    second = [*JOINED_LINES, *LOOP_LINES, _load(sketch), "    x = (x - mean) * factor + bias"]
     body = [*("    " + line for line in second), *tail, "        tl.store(out_ptr + row * size + cols, x, mask=mask)"]
     planes = ["x_ptr", "mean_ptr", "square_ptr", "size", "BLOCK"]
     sketch.kernels.append(kernel("plane_kernel", planes, ["    " + line for line in first]))

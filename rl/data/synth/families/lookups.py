@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
@@ -30,8 +30,8 @@ def embedding(sketch: Sketch, depth: int) -> Program:
     sketch.shape = (batch, length, columns)
     sketch.ops.append("embedding" if layer else "gather")
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
-    extra = Extra()
-    tail = kernel_lines(sketch, steps, Site("x", "", "mask"), extra)
+    extra = ChainNeeds()
+    tail = kernel_lines(sketch, steps, ChainSite("x", "", "mask"), extra)
     body = [
         "    pick = tl.program_id(0).to(tl.int64)",
         "    row = tl.load(index_ptr + pick)",
@@ -62,8 +62,8 @@ def quantisation(sketch: Sketch, depth: int) -> Program:
     back = sketch.chance(0.5)
     pointers, lines, names = (_dequantise if back else _rounded)(sketch, rows, columns)
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
-    extra = Extra()
-    tail = kernel_lines(sketch, steps, Site("x", "", "mask"), extra)
+    extra = ChainNeeds()
+    tail = kernel_lines(sketch, steps, ChainSite("x", "", "mask"), extra)
     body = [
         "    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
         "    mask = offs < n",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
@@ -84,8 +84,8 @@ def _written(sketch: Sketch, chosen: Loss, names: tuple[str, str], depth: int) -
 
 
 def _kernels(sketch: Sketch, chosen: Loss, steps: list, factor: str, names: tuple[str, str]) -> None:
-    extra = Extra()
-    lines = kernel_lines(sketch, steps, Site("x", "offs", "mask"), extra)
+    extra = ChainNeeds()
+    lines = kernel_lines(sketch, steps, ChainSite("x", "offs", "mask"), extra)
     body = [
         "    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
         "    mask = offs < n",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, Step, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, Step, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.following import append_parts, draw_parts
 from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
@@ -24,7 +24,7 @@ FOLLOWED_SHARE = 0.5
 kernel is the product and nothing else.
 """
 
-GROUPED = (
+GROUPED_ORDER_LINES = (
     "pid = tl.program_id(0)",
     "blocks_m = tl.cdiv(M, BLOCK_M)",
     "blocks_n = tl.cdiv(N, BLOCK_N)",
@@ -63,13 +63,13 @@ class Product:
 
 def product_kernel(sketch: Sketch, product: Product, steps: list[Step]) -> None:
     """Adds the kernel and its launch; the output is the sketch's current tensor."""
-    extra = Extra()
+    extra = ChainNeeds()
     offsets = "rows[:, None] * N + cols[None, :]"
     if product.batch:
         offsets = f"batch * M * N + {offsets}"
-    site = Site("acc", offsets, "mask", "cols[None, :]", "cols[None, :] < N")
+    site = ChainSite("acc", offsets, "mask", "cols[None, :]", "cols[None, :] < N")
     tail = kernel_lines(sketch, steps, site, extra)
-    body = ["    " + line for line in (*GROUPED, *_batch_lines(product), *_loop(sketch, product))]
+    body = ["    " + line for line in (*GROUPED_ORDER_LINES, *_batch_lines(product), *_loop(sketch, product))]
     if product.keep:
         body.append(f"    acc = tl.where({product.keep}, acc, 0.0)")
     if product.bias:
@@ -108,7 +108,7 @@ def _term(index: str, stride: str) -> str:
     return index if stride == "1" else f"{index} * {stride}"
 
 
-def _launch(sketch: Sketch, product: Product, extra: Extra) -> None:
+def _launch(sketch: Sketch, product: Product, extra: ChainNeeds) -> None:
     m, n, k, warps = sketch.pick(TILES)
     target = sketch.target()
     batch = ", batch" if product.batch else ","

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernelwright.rl.data.synth.blocks.axes import ROW, Walk
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.axes import ROW_AXIS, AxisKernel
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
@@ -34,7 +34,7 @@ def _vector(sketch: Sketch, depth: int) -> Program:
     sketch.ops.append("matvec" if flat else "matvec_column")
     sketch.shape = (rows,) if flat else (rows, "1")
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
-    walk = Walk(sketch, ROW, [])
+    walk = AxisKernel(sketch, ROW_AXIS, [])
     walk.extra.parameters.append("v_ptr")
     walk.extra.values.append(b)
     walk.accumulator("acc", "0.0")
@@ -57,8 +57,8 @@ def _diagonal(sketch: Sketch, depth: int) -> Program:
     sketch.ops.append("diagonal_matmul")
     sketch.shape = (rows, columns)
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
-    extra = Extra()
-    tail = kernel_lines(sketch, steps, Site("x", "offs", "mask"), extra)
+    extra = ChainNeeds()
+    tail = kernel_lines(sketch, steps, ChainSite("x", "offs", "mask"), extra)
     body = [
         "    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
         "    mask = offs < n",
@@ -94,8 +94,8 @@ def gated(sketch: Sketch, depth: int) -> Program:
     sketch.reference.append(f"x = {spelt.format(g='gate')} * value")
     sketch.ops.append(f"{name}_glu")
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
-    extra = Extra()
-    tail = kernel_lines(sketch, steps, Site("x", "", "mask"), extra)
+    extra = ChainNeeds()
+    tail = kernel_lines(sketch, steps, ChainSite("x", "", "mask"), extra)
     body = [
         "    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
         "    mask = offs < n",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernelwright.rl.data.synth.blocks.axes import INNER, ROW, Walk
+from kernelwright.rl.data.synth.blocks.axes import INNER_AXIS, ROW_AXIS, AxisKernel
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
-from kernelwright.rl.data.synth.blocks.row_layers import Scaled, layer_norm, rms_norm
+from kernelwright.rl.data.synth.blocks.row_layers import NormScaling, layer_norm, rms_norm
 from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
@@ -19,9 +19,9 @@ class Norm:
     """One way to normalise rows."""
 
     name: str
-    write: Callable[..., Scaled | None]
+    write: Callable[..., NormScaling | None]
     """Adds the reference's statements: for an axis, of a layer for the last one."""
-    passes: Callable[[Walk], str]
+    passes: Callable[[AxisKernel], str]
     """Writes all passes but the last; what an element becomes."""
     weight: float = 1.0
 
@@ -34,13 +34,13 @@ def _says(*spellings: str) -> Callable[[Sketch, str], None]:
     return write
 
 
-def _softmax(walk: Walk) -> str:
+def _softmax(walk: AxisKernel) -> str:
     online(walk)
     s = walk.axis.spread
     return f"tl.exp(x - top{s}) / total{s}"
 
 
-def _log_softmax(walk: Walk) -> str:
+def _log_softmax(walk: AxisKernel) -> str:
     online(walk)
     s = walk.axis.spread
     if s:
@@ -48,7 +48,7 @@ def _log_softmax(walk: Walk) -> str:
     return "x - top - tl.log(total)"
 
 
-def _gathered(walk: Walk, term: str, final: str, identity: str = "0.0", fold: str = "acc += {t}") -> None:
+def _gathered(walk: AxisKernel, term: str, final: str, identity: str = "0.0", fold: str = "acc += {t}") -> None:
     x = walk.masked(identity)
     walk.accumulator("acc", identity)
     lines = [] if x == "x" else [f"x = {x}"]
@@ -56,40 +56,40 @@ def _gathered(walk: Walk, term: str, final: str, identity: str = "0.0", fold: st
     walk.at(f"factor = {final}")
 
 
-def _simple(term: str, final: str, element: str) -> Callable[[Walk], str]:
-    def passes(walk: Walk) -> str:
+def _simple(term: str, final: str, element: str) -> Callable[[AxisKernel], str]:
+    def passes(walk: AxisKernel) -> str:
         _gathered(walk, term, final.format(n=walk.axis.count))
         return element.format(s=walk.axis.spread)
 
     return passes
 
 
-def _over_max(walk: Walk) -> str:
+def _over_max(walk: AxisKernel) -> str:
     _gathered(walk, "tl.abs(x)", "tl.max(acc, axis=0)", fold="acc = tl.maximum(acc, {t})")
     return f"x / (factor{walk.axis.spread} + 1e-6)"
 
 
-def _less_max(walk: Walk) -> str:
+def _less_max(walk: AxisKernel) -> str:
     walk.other = LOWEST if not walk.before else "0.0"
     _gathered(walk, "x", "tl.max(acc, axis=0)", identity=LOWEST, fold="acc = tl.maximum(acc, {t})")
     return f"x - factor{walk.axis.spread}"
 
 
-def _standard(walk: Walk) -> str:
+def _standard(walk: AxisKernel) -> str:
     centred(walk)
     walk.at(f"factor = 1.0 / (tl.sqrt(tl.sum(acc, axis=0) / ({walk.axis.count} - 1)) + 1e-5)")
     s = walk.axis.spread
     return f"(x - mean{s}) * factor{s}"
 
 
-def _biased(walk: Walk) -> str:
+def _biased(walk: AxisKernel) -> str:
     centred(walk)
     walk.at(f"factor = tl.rsqrt(tl.sum(acc, axis=0) / {walk.axis.count} + 1e-5)")
     s = walk.axis.spread
     return f"(x - mean{s}) * factor{s}"
 
 
-def _layer(walk: Walk) -> str:
+def _layer(walk: AxisKernel) -> str:
     centred(walk)
     walk.at(f"factor = tl.rsqrt(tl.sum(acc, axis=0) / {walk.axis.count} + eps)")
     s = walk.axis.spread
@@ -111,7 +111,7 @@ def _rms_of_layer(sketch: Sketch, dim: str) -> None:
     sketch.reference += sketch.pick(spellings).format(d=dim).split("\n")
 
 
-def _rms_with_eps(walk: Walk) -> str:
+def _rms_with_eps(walk: AxisKernel) -> str:
     walk.extra.parameters.append("eps")
     walk.extra.values.append("self.eps")
     return _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + eps)", "x * factor{s}")(walk)
@@ -193,7 +193,7 @@ def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before
     steps = draw_steps(sketch, first, tensors=False, binary=0)
     scaled = _write(sketch, chosen, last_axis)
     sketch.ops.append(chosen.name)
-    walk = Walk(sketch, ROW if last_axis else INNER, steps)
+    walk = AxisKernel(sketch, ROW_AXIS if last_axis else INNER_AXIS, steps)
     _given(walk, scaled)
     element = chosen.passes(walk)
     channels = (
@@ -211,7 +211,7 @@ def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before
     walk.launch(f"{'softmax' if pool is SOFTMAXES else 'norm'}_kernel", sketch.target(), "")
 
 
-def _write(sketch: Sketch, chosen: Norm, last_axis: bool) -> Scaled | None:
+def _write(sketch: Sketch, chosen: Norm, last_axis: bool) -> NormScaling | None:
     """The reference's statements; what a layer's kernel is given."""
     if chosen in LAYERS:
         return chosen.write(sketch)
@@ -225,7 +225,7 @@ def _write(sketch: Sketch, chosen: Norm, last_axis: bool) -> Scaled | None:
     return None
 
 
-def _given(walk: Walk, scaled: Scaled | None) -> None:
+def _given(walk: AxisKernel, scaled: NormScaling | None) -> None:
     """The kernel's pointers and numbers of a layer."""
     if scaled is None:
         return
@@ -234,7 +234,7 @@ def _given(walk: Walk, scaled: Scaled | None) -> None:
     walk.extra.values += [value for value in given.values() if value]
 
 
-def _affine(walk: Walk, scaled: Scaled | None) -> list[str]:
+def _affine(walk: AxisKernel, scaled: NormScaling | None) -> list[str]:
     if scaled is None or not scaled.gamma:
         return []
     cast = walk.sketch.cast

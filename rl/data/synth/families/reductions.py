@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernelwright.rl.data.synth.blocks.axes import INNER, ROW, Walk
+from kernelwright.rl.data.synth.blocks.axes import INNER_AXIS, ROW_AXIS, AxisKernel
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
@@ -21,13 +21,13 @@ class Reduction:
     name: str
     torch: tuple[str, ...]
     """`{k}` is ", keepdim=True" or nothing."""
-    passes: Callable[[Walk], str]
+    passes: Callable[[AxisKernel], str]
     """Writes the passes; the name of the reduced value."""
     integer: bool = False
     weight: float = 1.0
 
 
-def _folded(walk: Walk, identity: str, fold: str, final: str) -> str:
+def _folded(walk: AxisKernel, identity: str, fold: str, final: str) -> str:
     """One accumulator a lane, reduced at the end."""
     walk.other = identity if not walk.before else "0.0"
     walk.accumulator("acc", identity)
@@ -36,35 +36,35 @@ def _folded(walk: Walk, identity: str, fold: str, final: str) -> str:
     return "y"
 
 
-def _sum(walk: Walk) -> str:
+def _sum(walk: AxisKernel) -> str:
     return _folded(walk, "0.0", "acc += {x}", "tl.sum(acc, axis=0)")
 
 
-def _mean(walk: Walk) -> str:
+def _mean(walk: AxisKernel) -> str:
     return _folded(walk, "0.0", "acc += {x}", f"tl.sum(acc, axis=0) / {walk.axis.count}")
 
 
-def _max(walk: Walk) -> str:
+def _max(walk: AxisKernel) -> str:
     return _folded(walk, LOWEST, "acc = tl.maximum(acc, {x})", "tl.max(acc, axis=0)")
 
 
-def _min(walk: Walk) -> str:
+def _min(walk: AxisKernel) -> str:
     return _folded(walk, HIGHEST, "acc = tl.minimum(acc, {x})", "tl.min(acc, axis=0)")
 
 
-def _l1(walk: Walk) -> str:
+def _l1(walk: AxisKernel) -> str:
     return _folded(walk, "0.0", "acc += tl.abs({x})", "tl.sum(acc, axis=0)")
 
 
-def _l2(walk: Walk) -> str:
+def _l2(walk: AxisKernel) -> str:
     return _squares(walk, "tl.sqrt(tl.sum(acc, axis=0))")
 
 
-def _mean_square(walk: Walk) -> str:
+def _mean_square(walk: AxisKernel) -> str:
     return _squares(walk, f"tl.sum(acc, axis=0) / {walk.axis.count}")
 
 
-def _squares(walk: Walk, final: str) -> str:
+def _squares(walk: AxisKernel, final: str) -> str:
     walk.accumulator("acc", "0.0")
     x = walk.masked("0.0")
     walk.each(*(["acc += x * x"] if x == "x" else [f"x = {x}", "acc += x * x"]))
@@ -72,7 +72,7 @@ def _squares(walk: Walk, final: str) -> str:
     return "y"
 
 
-def _extreme_index(walk: Walk, identity: str, better: str, final: str) -> str:
+def _extreme_index(walk: AxisKernel, identity: str, better: str, final: str) -> str:
     walk.other = identity if not walk.before else "0.0"
     walk.accumulator("best", identity)
     walk.accumulator("index", "0", "tl.int32")
@@ -88,15 +88,15 @@ def _extreme_index(walk: Walk, identity: str, better: str, final: str) -> str:
     return "y"
 
 
-def _argmax(walk: Walk) -> str:
+def _argmax(walk: AxisKernel) -> str:
     return _extreme_index(walk, LOWEST, ">", "tl.max")
 
 
-def _argmin(walk: Walk) -> str:
+def _argmin(walk: AxisKernel) -> str:
     return _extreme_index(walk, HIGHEST, "<", "tl.min")
 
 
-def centred(walk: Walk) -> None:
+def centred(walk: AxisKernel) -> None:
     """Two passes: `mean`, then `acc` with the squares about it.
 
     Sums of squares alone lose everything where a row is constant.
@@ -108,24 +108,24 @@ def centred(walk: Walk) -> None:
     walk.each(f"diff = tl.where(mask, x - mean{walk.axis.spread}, 0.0)", "acc += diff * diff")
 
 
-def _variance(walk: Walk) -> str:
+def _variance(walk: AxisKernel) -> str:
     centred(walk)
     walk.at(f"y = tl.sum(acc, axis=0) / ({walk.axis.count} - 1)")
     return "y"
 
 
-def _deviation(walk: Walk) -> str:
+def _deviation(walk: AxisKernel) -> str:
     centred(walk)
     walk.at(f"y = tl.sqrt(tl.sum(acc, axis=0) / ({walk.axis.count} - 1))")
     return "y"
 
 
-def online(walk: Walk) -> None:
+def online(walk: AxisKernel) -> None:
     """One pass: `top`, the maximum so far, and `total`, the sum of exp(x - top)."""
     walk.other = LOWEST if not walk.before else "0.0"
     x = walk.masked(LOWEST)
     first = [f"top = tl.full((BLOCK,), {LOWEST}, tl.float32)", "total = tl.zeros((BLOCK,), tl.float32)"]
-    walk.at(*(first if walk.axis is INNER else [f"top = {LOWEST}", "total = 0.0"]))
+    walk.at(*(first if walk.axis is INNER_AXIS else [f"top = {LOWEST}", "total = 0.0"]))
     update = [
         "new_top = tl.maximum(top, tl.max(x, axis=0))",
         f"total = total * tl.exp(top - new_top) + tl.sum(tl.exp(x - new_top{walk.axis.spread}), axis=0)",
@@ -134,7 +134,7 @@ def online(walk: Walk) -> None:
     walk.each(*([] if x == "x" else [f"x = {x}"]), *update)
 
 
-def _logsumexp(walk: Walk) -> str:
+def _logsumexp(walk: AxisKernel) -> str:
     online(walk)
     walk.at("y = top + tl.log(total)")
     return "y"
@@ -165,7 +165,7 @@ OVER_SEVERAL_AXES = tuple(
 """Which take several axes."""
 PER_SAMPLE_SHARE = 0.3
 """Of training's reductions over several axes: those that leave one number a sample."""
-NEVER_ALONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
+NEVER_DRAWN_ALONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
 """Which no benchmark asks for alone."""
 
 
@@ -190,13 +190,13 @@ def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> Non
         _planes(sketch, chosen, around, first)
         return
     last_axis = len(sketch.shape) == 2 or sketch.chance(0.35)
-    axis = ROW if last_axis else INNER
+    axis = ROW_AXIS if last_axis else INNER_AXIS
     steps = draw_steps(sketch, first, tensors=False, binary=0)
     keep = sketch.chance(0.4)
     _write(sketch, chosen, last_axis, keep)
     sketch.ops.append(chosen.name)
     sketch.shape = _reduced(sketch.shape, last_axis, keep)
-    walk = Walk(sketch, axis, steps)
+    walk = AxisKernel(sketch, axis, steps)
     name = chosen.passes(walk)
     walk.after(draw_steps(sketch, around - first, tensors=False, binary=0), name)
     walk.store_reduced(name)
@@ -221,7 +221,7 @@ def _planes(sketch: Sketch, chosen: Reduction, around: int, first: int) -> None:
     sketch.ops.append(f"{'plane' if behind == 2 else 'sample'}_{chosen.name}")
     ones = ["1"] * (len(sketch.shape) - behind) if keep else []
     sketch.shape = (*sketch.shape[:behind], *ones)
-    walk = Walk(sketch, ROW, steps)
+    walk = AxisKernel(sketch, ROW_AXIS, steps)
     name = chosen.passes(walk)
     walk.after(draw_steps(sketch, around - first, tensors=False, binary=0), name)
     walk.store_reduced(name)
@@ -246,7 +246,7 @@ def _adaptive(sketch: Sketch, kind: str, keep: bool) -> None:
 
 
 def _chosen(sketch: Sketch, depth: int) -> Reduction:
-    pool = [r for r in REDUCTIONS if depth > 1 or sketch.ops or r.name in NEVER_ALONE]
+    pool = [r for r in REDUCTIONS if depth > 1 or sketch.ops or r.name in NEVER_DRAWN_ALONE]
     return sketch.rng.choices(pool, [r.weight for r in pool])[0]
 
 

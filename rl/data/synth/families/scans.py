@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kernelwright.rl.data.synth.blocks.axes import INNER, ROW, Axis, Walk
+from kernelwright.rl.data.synth.blocks.axes import INNER_AXIS, ROW_AXIS, Axis, AxisKernel
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
@@ -26,7 +26,7 @@ def scan(sketch: Sketch, depth: int) -> Program:
     if form == "cumprod":
         _small_factors(sketch)
     before = draw_steps(sketch, first, tensors=False, binary=0)
-    walk = Walk(sketch, ROW if last_axis else INNER, before)
+    walk = AxisKernel(sketch, ROW_AXIS if last_axis else INNER_AXIS, before)
     _write(sketch, form, last_axis)
     sketch.ops.append(form)
     after = draw_steps(sketch, depth - 1 - first, tensors=False, binary=0)
@@ -60,7 +60,7 @@ def _write(sketch: Sketch, form: str, last_axis: bool) -> None:
     sketch.reference.append(line)
 
 
-def _passes(walk: Walk, form: str, tail: list[str]) -> None:
+def _passes(walk: AxisKernel, form: str, tail: list[str]) -> None:
     axis = walk.axis
     if form == "reverse_cumsum":
         walk.axis = axis = _backwards(axis)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
@@ -31,8 +31,8 @@ def pool_current(sketch: Sketch, axes: int, depth: int) -> None:
     sketch.ops.append(name)
     sketch.shape = (*sketch.shape[:2], *("" for _ in range(axes)))
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
-    extra = Extra()
-    tail = kernel_lines(sketch, steps, Site("y", "", "mask"), extra)
+    extra = ChainNeeds()
+    tail = kernel_lines(sketch, steps, ChainSite("y", "", "mask"), extra)
     names = AXES[axes]
     parameters = ["x_ptr", *extra.parameters, "out_ptr", *_sizes(names), "KERNEL", "STRIDE", "PADDING"]
     parameters += ["DILATION"] if largest else []
@@ -165,7 +165,7 @@ def _coordinates(names: tuple[str, ...]) -> list[str]:
     return ["od = offs // (OH * OW)", "oh = offs // OW % OH", "ow = offs % OW"]
 
 
-def _host(sketch: Sketch, names: tuple[str, ...], extra: Extra, window: dict[str, str]) -> None:
+def _host(sketch: Sketch, names: tuple[str, ...], extra: ChainNeeds, window: dict[str, str]) -> None:
     source, target = sketch.current, sketch.target()
     size, stride, padding = (window[name] for name in ("kernel_size", "stride", "padding"))
     reach = f"{window['dilation']} * ({size} - 1)" if "dilation" in window else f"({size} - 1)"

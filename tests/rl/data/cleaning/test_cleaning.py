@@ -8,7 +8,7 @@ import pytest
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.errors import InputError
 from kernelwright.rl.data.cleaning.labelling import Unlabelled, label
-from kernelwright.rl.data.cleaning.near import NearDuplicates, minhash_signature
+from kernelwright.rl.data.cleaning.near_duplicates import NearDuplicates, minhash_signature
 from kernelwright.rl.data.cleaning.programs import programs_in
 from kernelwright.rl.data.cleaning.running import clean
 from kernelwright.rl.data.cleaning.suites import Benchmarks, problems_of
@@ -17,7 +17,7 @@ from kernelwright.rl.data.corpus_report import remarks, write_report
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Kind, Split, read_rows, row_of, write_rows
 from kernelwright.rl.data.synth.engine.tasks import tasks
-from kernelwright.rl.data.trees import tree_hash
+from kernelwright.rl.data.tree_hashes import tree_hash
 
 FORM = """
 import torch

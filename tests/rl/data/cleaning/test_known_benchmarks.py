@@ -3,14 +3,14 @@
 import pytest
 
 from kernelwright.errors import InputError
-from kernelwright.rl.data.cleaning import known as module
-from kernelwright.rl.data.cleaning.known import hash_suite, load_known_benchmarks
+from kernelwright.rl.data.cleaning import known_benchmarks as module
+from kernelwright.rl.data.cleaning.known_benchmarks import hash_suite, load_known_benchmarks
 from kernelwright.rl.data.cleaning.suites import Benchmarks, graphs_of
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Split
 from kernelwright.rl.data.synth.engine.tasks import task_of, tasks
 from kernelwright.rl.training.online.problem_source import ProblemSource
-from kernelwright.rl.training.sft.drawn import drawn_rows
+from kernelwright.rl.training.sft.drawn_rows import drawn_rows
 from kernelwright.tools.problem import Problem
 
 RELU = (

@@ -172,13 +172,13 @@ def test_lora_trains_the_adapter_only(tiny, rows, tmp_path):
 
 
 def test_the_same_number_gives_the_same_rows_and_an_epoch_gives_each_once():
-    from kernelwright.rl.training.grpo.rows import Replay
+    from kernelwright.rl.training.grpo.rows import LogBatches
 
     rows = [ScoredCompletion([1], [place], [0.0], 0.0) for place in range(23)]
-    replay = Replay(rows, 5, seed=1)
+    replay = LogBatches(rows, 5, seed=1)
     assert replay.steps_an_epoch == 5
     seen = [row.completion_ids[0] for number in range(5) for row in replay(number)]
     assert sorted(seen) == list(range(23))
     assert seen != [row.completion_ids[0] for number in range(5, 10) for row in replay(number)]
-    assert replay(7) == Replay(rows, 5, seed=1)(7)
+    assert replay(7) == LogBatches(rows, 5, seed=1)(7)
     random.shuffle(rows)

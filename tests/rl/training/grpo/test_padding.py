@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from kernelwright.rl.training.grpo.padding import let_padding_see_itself, pairs  # noqa: E402
+from kernelwright.rl.training.grpo.padding import unmask_padding, visible_pairs  # noqa: E402
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
 from tests.rl.tiny_rows import loaded, random_rows, trainer  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
@@ -18,7 +18,7 @@ MASK = torch.tensor([[0, 0, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1]])
 
 
 def test_every_column_sees_itself_and_what_was_before_it_but_no_padding():
-    seen = pairs(MASK)[:, 0]
+    seen = visible_pairs(MASK)[:, 0]
     assert seen[0].tolist() == [
         [True, False, False, False, False, False],
         [False, True, False, False, False, False],
@@ -37,7 +37,7 @@ def test_what_is_not_padding_comes_out_as_before(tmp_path, attention):
     ids = torch.arange(12).reshape(2, 6) + 5
     with torch.no_grad():
         before = model.eval()(input_ids=ids, attention_mask=MASK).logits
-        handle = let_padding_see_itself(model)
+        handle = unmask_padding(model)
         after = model(input_ids=ids, attention_mask=MASK).logits
         handle.remove()
     own = MASK.bool()
@@ -66,7 +66,7 @@ def test_no_width_of_padding_gives_a_gradient_that_is_not_finite(tmp_path):
 
     weights = Path(__file__).parents[4] / "policies" / "weights"
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32).cuda()
-    let_padding_see_itself(model)
+    unmask_padding(model)
     for width in range(128, 520, 8):
         ids = torch.randint(5, 1000, (33, width), device="cuda")
         mask = torch.ones_like(ids)

@@ -19,7 +19,7 @@ from kernelwright.errors import InputError  # noqa: E402
 from kernelwright.policies.base import Message, PolicyError, PolicyRefused, Request, Role, Sampling  # noqa: E402
 from kernelwright.rl.credit.formula import PRESETS  # noqa: E402
 from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
-from kernelwright.rl.training.online.followers import ByFolder  # noqa: E402
+from kernelwright.rl.training.online.folder_samplers import FolderSampler  # noqa: E402
 from kernelwright.rl.training.online.judges import JudgePool  # noqa: E402
 from kernelwright.rl.training.online.options import OnlineOptions  # noqa: E402
 from kernelwright.rl.training.online.problem_source import ProblemSource, held_out  # noqa: E402
@@ -28,7 +28,7 @@ from kernelwright.rl.training.online.sampler import InProcessSampler, open_sampl
 from kernelwright.rl.training.online.training import formula_of, train_online  # noqa: E402
 from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
-from kernelwright.rl.training.safety.exam import refuse_a_blind_judge  # noqa: E402
+from kernelwright.rl.training.safety.judge_exam import refuse_failing_judge  # noqa: E402
 from kernelwright.rl.training.subject import load_weights, open_subject  # noqa: E402
 from kernelwright.store.database import Store  # noqa: E402
 from kernelwright.tools.report import Report  # noqa: E402
@@ -256,7 +256,7 @@ def test_a_policy_that_takes_adapters_follows_by_a_folder_a_round(novice, tmp_pa
     subject = open_subject(f"transformers:{novice}")
     model = load_weights(subject, "cpu", lora=True)
     under = TransformersPolicy(str(novice), device="cpu")
-    sampler = ByFolder(under, tmp_path, subject, lora=True, take=str, together=True)
+    sampler = FolderSampler(under, tmp_path, subject, lora=True, take=str, together=True)
     request = Request(messages=(Message(role=Role.USER, content="draft"),), sampling=Sampling(max_tokens=4, seed=1))
     revisions = [sampler.follow(model)]
     said = sampler.policy.sample([request])[0]
@@ -273,7 +273,7 @@ def test_a_policy_that_takes_adapters_follows_by_a_folder_a_round(novice, tmp_pa
 # ---------------------------------------------------------------- judges and their examination
 @pytest.mark.slow
 def test_the_judges_pass_their_examination(judges):
-    found = refuse_a_blind_judge(judges, judge_options("interpreted"))
+    found = refuse_failing_judge(judges, judge_options("interpreted"))
     assert len(found) >= 8
     assert sum(one.honest for one in found) == 1
 
@@ -289,7 +289,7 @@ class Blind:
 
 def test_a_judge_that_believes_a_cheat_stops_the_training_before_it_begins():
     with pytest.raises(TrainingAlarm) as stopped:
-        refuse_a_blind_judge(Blind(), judge_options("interpreted"))
+        refuse_failing_judge(Blind(), judge_options("interpreted"))
     assert stopped.value.alarm is Alarm.JUDGE
     assert "agent doctor" in str(stopped.value)
 

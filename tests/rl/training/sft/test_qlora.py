@@ -15,7 +15,7 @@ import torch
 from kernelwright.policies.base import Message, PromptForm, Request, Role, Sampling
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
 from kernelwright.rl.training.sft.base_model import load_base, load_tokenizer, parameters
-from kernelwright.rl.training.sft.encoding import Choice
+from kernelwright.rl.training.sft.encoding import RowSelection
 from kernelwright.rl.training.sft.options import FineTuned, Options
 from kernelwright.rl.training.sft.presets import PRESETS, PresetName
 from kernelwright.rl.training.sft.running import train
@@ -46,7 +46,7 @@ def tiny(tmp_path_factory) -> str:
 
 
 def trained(corpus: Path, tiny: str, output: Path, device: str, **changes) -> FineTuned:
-    given = {"settings": QUICK, "choice": Choice(form=PromptForm.COMPACT), **changes}
+    given = {"settings": QUICK, "choice": RowSelection(form=PromptForm.COMPACT), **changes}
     options = Options(base=tiny, data=corpus, output=output, preset=PresetName.QLORA_3090, device=device, **given)
     return train(options, lambda text: None)
 

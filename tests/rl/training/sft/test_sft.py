@@ -18,7 +18,7 @@ from kernelwright.policies.local.transformers_policy import TransformersPolicy, 
 from kernelwright.rl.cli import build
 from kernelwright.rl.data.rows import Kind, read_rows, row_of
 from kernelwright.rl.training.sft.batches import Buckets, widths_of
-from kernelwright.rl.training.sft.encoding import Choice, chat_messages, encode, gather, without_message
+from kernelwright.rl.training.sft.encoding import RowSelection, chat_messages, encode, gather, without_message
 from kernelwright.rl.training.sft.options import Options
 from kernelwright.rl.training.sft.presets import PresetName
 from kernelwright.rl.training.sft.running import _prepare as prepared
@@ -126,7 +126,7 @@ def test_lora_on_a_language_model_gives_an_adapter_that_the_policy_opens(corpus,
         base=tiny,
         preset=PresetName.LORA,
         settings=settings,
-        choice=Choice(form=PromptForm.COMPACT),
+        choice=RowSelection(form=PromptForm.COMPACT),
     )
     trained = train(lora, quiet)
     assert 0 < trained.trained < trained.parameters
@@ -180,7 +180,7 @@ def test_weights_in_int8_are_small_and_say_nearly_the_same(tiny, tmp_path):
         ({"base": "TINY", "preset": PresetName.FULL, "tokenizer": "OTHER"}, "is not the one"),
         ({"settings": {"learning_rat": 1}}, "near ones are learning_rate"),
         ({"settings": {"learning_rate": "abc"}}, "a number is wanted"),
-        ({"choice": Choice(kinds=(Kind.TRANSLATE,))}, "nothing to train on"),
+        ({"choice": RowSelection(kinds=(Kind.TRANSLATE,))}, "nothing to train on"),
         ({"output": "TINY"}, "is there already"),
         ({"data": "EMPTY"}, "no corpus"),
     ],
@@ -242,13 +242,13 @@ def test_our_loss_is_the_models_own(corpus, tokenizer):
     import torch
 
     from kernelwright.rl.training.sft.base_model import load_base
-    from kernelwright.rl.training.sft.batches import Padded
+    from kernelwright.rl.training.sft.batches import PaddedRows
     from kernelwright.rl.training.sft.presets import PRESETS
     from kernelwright.rl.training.sft.trainer import head_loss, sum_of_losses
 
-    rows = encode(read_rows(corpus), tokenizer, Choice()).train
+    rows = encode(read_rows(corpus), tokenizer, RowSelection()).train
     model = load_base("new:tiny", tokenizer, PRESETS[PresetName.SCRATCH], "cpu", 0).model.eval()
-    data = Padded(rows, tokenizer.pad_token_id)
+    data = PaddedRows(rows, tokenizer.pad_token_id)
     width = int(max(rows.lengths[:3]))
     batch = data.collate([data[(row, width)] for row in range(3)])
     with torch.no_grad():
@@ -287,7 +287,7 @@ def test_a_compiled_step_is_the_same_step_and_compiles_one_layer_for_all(tokeniz
 
 def test_a_row_is_trained_on_with_the_ids_that_the_policy_will_be_asked_with(corpus, tokenizer):
     row = next(iter(read_rows(corpus)))
-    encoded = encode([row], tokenizer, Choice()).train
+    encoded = encode([row], tokenizer, RowSelection()).train
     asked = Request(messages=(Message(role=Role.USER, content=row.prompt),))
     assert encoded.ids[: encoded.prompts[0]].tolist() == prompt_ids(tokenizer, asked, "here")
     assert encoded.ids[-1] == tokenizer.eos_token_id
@@ -295,7 +295,7 @@ def test_a_row_is_trained_on_with_the_ids_that_the_policy_will_be_asked_with(cor
 
 def test_repairs_are_trained_on_as_often_as_asked_and_never_where_they_are_kept_back(corpus, tokenizer):
     rows = [row for row in read_rows(corpus) if row.kind is Kind.REPAIR]
-    once, thrice = (encode(rows, tokenizer, Choice(repairs=times), held_rows=1) for times in (1, 3))
+    once, thrice = (encode(rows, tokenizer, RowSelection(repairs=times), held_rows=1) for times in (1, 3))
     assert len(thrice.train) == 3 * len(once.train)
     assert len(thrice.held) == len(once.held)
     assert thrice.counts["trained on: repair"] == 3 * once.counts["trained on: repair"]
@@ -313,19 +313,19 @@ def test_a_repair_can_be_asked_in_sentences_and_without_its_message(corpus):
 
 
 def test_drafts_from_the_generator_are_counted_as_not_judged(corpus, tokenizer):
-    from kernelwright.rl.training.sft.drawn import _chunk, drawn_rows
+    from kernelwright.rl.training.sft.drawn_rows import _chunk, drawn_rows
 
     one = list(drawn_rows(30, 5, 1))
     assert [row.id for row in one] == list(dict.fromkeys(row.id for row in _chunk((5, 0, ()))))[:30]
     assert all(row.split == "train" for row in one)
-    counts = encode([*read_rows(corpus), *one], tokenizer, Choice()).counts
+    counts = encode([*read_rows(corpus), *one], tokenizer, RowSelection()).counts
     assert counts["trained on: draft (not judged by the tools)"] >= 25
 
 
 def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes(tokenizer):
-    from kernelwright.rl.training.sft.drawn import drawn_ready, drawn_rows
+    from kernelwright.rl.training.sft.drawn_rows import drawn_ready, drawn_rows
 
-    choice = Choice(fim=0.5, longest=1000)
+    choice = RowSelection(fim=0.5, longest=1000)
     apart = gather(drawn_ready(60, 5, 2, (), tokenizer, choice), tokenizer.eos_token_id, choice)
     here = encode(drawn_rows(60, 5, 1), tokenizer, choice)
     assert apart.counts == here.counts
@@ -337,16 +337,18 @@ def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes
 
 def test_drawing_processes_load_no_deep_learning_library(tokenizer):
     """A machine with 64 cores starts 64 of them, and each would read thousands of files."""
-    from kernelwright.rl.training.sft.light import LightTokenizer
+    from kernelwright.rl.training.sft.light_tokenizer import LightTokenizer
 
     code = (
-        "import pickle, sys; from kernelwright.rl.training.sft import drawn; drawn.CHUNK_ROWS = 8; "
-        "drawn._begin(*pickle.loads(sys.stdin.buffer.read()));"
-        "rows = drawn._ready_chunk((5, 0, ())); print(len(rows), {'torch', 'transformers', 'pyarrow'} & "
+        "import pickle, sys; from kernelwright.rl.training.sft import drawn_rows; drawn_rows.CHUNK_ROWS = 8; "
+        "drawn_rows._begin(*pickle.loads(sys.stdin.buffer.read()));"
+        "rows = drawn_rows._ready_chunk((5, 0, ())); print(len(rows), {'torch', 'transformers', 'pyarrow'} & "
         "sys.modules.keys())"
     )
     told = subprocess.run(
-        [sys.executable, "-c", code], input=pickle.dumps((LightTokenizer.of(tokenizer), Choice())), capture_output=True
+        [sys.executable, "-c", code],
+        input=pickle.dumps((LightTokenizer.of(tokenizer), RowSelection())),
+        capture_output=True,
     )
     assert told.stdout.split()[1:] == [b"set()"], told.stderr.decode()[-500:]
     assert int(told.stdout.split()[0]) > 2
@@ -355,7 +357,7 @@ def test_drawing_processes_load_no_deep_learning_library(tokenizer):
 def test_a_template_that_does_more_is_left_to_transformers(tokenizer):
     from copy import deepcopy
 
-    from kernelwright.rl.training.sft.light import LightTokenizer
+    from kernelwright.rl.training.sft.light_tokenizer import LightTokenizer
 
     trimming = deepcopy(tokenizer)
     trimming.chat_template = trimming.chat_template.replace("m['content'] }}", "m['content'] | trim }}")
@@ -366,7 +368,7 @@ def test_a_template_that_does_more_is_left_to_transformers(tokenizer):
 
 def test_fill_in_the_middle_gives_the_whole_back(corpus, tokenizer):
     rows = [row_of(Kind.DRAFT, "draft\nx", "a\nb\nc\nd\n")]
-    ids = encode(rows, tokenizer, Choice(fim=1.0)).train
+    ids = encode(rows, tokenizer, RowSelection(fim=1.0)).train
     text = tokenizer.decode(ids.ids[ids.starts[1] : ids.starts[2]])
     before, rest = text.removeprefix("<|fim_prefix|>").split("<|fim_suffix|>")
     after, middle = rest.removesuffix("<|im_end|>").split("<|fim_middle|>")

@@ -127,4 +127,4 @@ BINARY: tuple[Op, ...] = (
 )  # fmt: skip
 """With a second tensor or a parameter."""
 
-ALL = {op.name: op for op in (*ACTIVATIONS, *ARITHMETIC, *BINARY)}
+OPERATIONS = {op.name: op for op in (*ACTIVATIONS, *ARITHMETIC, *BINARY)}

@@ -19,10 +19,10 @@ from kernelwright.tools.report import Report
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options
 
-CHEATS = Path(__file__).parent / "cheats.toml"
+CHEATS_FILE = Path(__file__).parent / "cheats.toml"
 
 
-class Examined(Value):
+class ExamAnswer(Value):
     """One answer of the examination."""
 
     name: str
@@ -36,7 +36,7 @@ class Examined(Value):
         return self.honest == self.correct
 
 
-class Question(Value):
+class ExamQuestion(Value):
     """One kernel that the judge is examined with before a training."""
 
     name: str
@@ -44,12 +44,12 @@ class Question(Value):
     source: str
 
 
-def questions() -> tuple[Problem, list[Question]]:
+def questions() -> tuple[Problem, list[ExamQuestion]]:
     """The problem, and the answers with what they are."""
-    content = tomllib.loads(CHEATS.read_text(encoding="utf-8"))
+    content = tomllib.loads(CHEATS_FILE.read_text(encoding="utf-8"))
     problem = Problem(name="examination", source=content["problem"].strip() + "\n")
     asked = [
-        Question(
+        ExamQuestion(
             name=entry["name"],
             honest=kind == "honest",
             source=f"{content['kernel'].strip()}\n\n\n{entry['body'].strip()}\n",
@@ -60,19 +60,19 @@ def questions() -> tuple[Problem, list[Question]]:
     return problem, asked
 
 
-def examine(judges: Evaluates, options: Options, workers: int = 2) -> list[Examined]:
+def examine(judges: Evaluates, options: Options, workers: int = 2) -> list[ExamAnswer]:
     """Raises InfrastructureError where the judge itself fails."""
     problem, asked = questions()
 
-    def one(question: Question) -> Examined:
+    def one(question: ExamQuestion) -> ExamAnswer:
         report = judges.evaluate(problem, question.source, options)
-        return Examined(name=question.name, honest=question.honest, correct=report.correct, verdict=_told(report))
+        return ExamAnswer(name=question.name, honest=question.honest, correct=report.correct, verdict=_told(report))
 
     with ThreadPoolExecutor(max(1, min(workers, len(asked)))) as pool:
         return list(pool.map(one, asked))
 
 
-def refuse_a_blind_judge(judges: Evaluates, options: Options, workers: int = 2) -> list[Examined]:
+def refuse_failing_judge(judges: Evaluates, options: Options, workers: int = 2) -> list[ExamAnswer]:
     """Raises TrainingAlarm where a cheat passes, or an honest kernel does not."""
     found = examine(judges, options, workers)
     if failed := [one for one in found if not one.passed]:

@@ -14,9 +14,9 @@ from typing import Any
 
 from kernelwright.tools.problem import ProblemError, parse
 
-ENOUGH = 1024
+MIN_ELEMENTS_OF_A_CASE = 1024
 """Elements of a case, all tensors together, from which on it is large enough to tell right from wrong."""
-MOST_BYTES = 4 << 20
+MAX_DATA_FILE_BYTES = 4 << 20
 
 
 def with_data(source: str, path: Path) -> str:
@@ -38,8 +38,10 @@ def _json(path: Path) -> Any:
 def _rows(path: Path, whole: bool = False) -> list[Any]:
     """The values of a file, one a line, or the whole file as one. Raises ProblemError."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ProblemError(f"{path.name} is larger than {MOST_BYTES >> 20} MB: keep the cases that are needed")
+        if path.stat().st_size > MAX_DATA_FILE_BYTES:
+            raise ProblemError(
+                f"{path.name} is larger than {MAX_DATA_FILE_BYTES >> 20} MB: keep the cases that are needed"
+            )
         text = path.read_text(encoding="utf-8")
         return [json.loads(text)] if whole else [json.loads(line) for line in text.splitlines() if line.strip()]
     except (OSError, ValueError, RecursionError) as error:
@@ -69,7 +71,7 @@ def _chosen(cases: list[Any]) -> Any:
     """The first case of some size, else the largest. Raises ProblemError where there is none."""
     if not cases:
         raise ProblemError("the JSON file beside it holds no case")
-    return next((case for case in cases if _elements(case) >= ENOUGH), max(cases, key=_elements))
+    return next((case for case in cases if _elements(case) >= MIN_ELEMENTS_OF_A_CASE), max(cases, key=_elements))
 
 
 def _elements(case: Any) -> int:

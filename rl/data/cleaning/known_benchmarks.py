@@ -18,11 +18,11 @@ from typing import Literal
 
 from kernelwright.errors import InputError
 from kernelwright.rl.data.dataflow import graph_hash
-from kernelwright.rl.data.trees import tree_hash
+from kernelwright.rl.data.tree_hashes import tree_hash
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Value
 
-FILE = Path(__file__).parent / "known_benchmarks.json"
+KNOWN_BENCHMARKS_FILE = Path(__file__).parent / "known_benchmarks.json"
 CANARY = (
     "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x, y):\n"
     "        return torch.softmax(x @ y, dim=-1) * 2.0\n"
@@ -62,10 +62,10 @@ class KnownBenchmarks(Value):
 @functools.cache
 def load_known_benchmarks() -> KnownBenchmarks:
     """What ships. Raises InputError where today's code would hash otherwise."""
-    found = KnownBenchmarks.model_validate_json(FILE.read_text(encoding="utf-8"))
+    found = KnownBenchmarks.model_validate_json(KNOWN_BENCHMARKS_FILE.read_text(encoding="utf-8"))
     if found.canary != canary_hashes():
         raise InputError(
-            f"{FILE.name} was written by another graph hash: run python -m "
+            f"{KNOWN_BENCHMARKS_FILE.name} was written by another graph hash: run python -m "
             "kernelwright.rl.data.cleaning.known SUITE:DIR ..."
         )
     return found
@@ -102,7 +102,7 @@ def write_known_benchmarks(asked: Sequence[str]) -> KnownBenchmarks:
     """Reads each `NAME:DIR` and writes the file. Raises InputError and ProblemError."""
     suites = tuple(hash_suite(text.partition(":")[0], load_checkout(text)) for text in asked)
     found = KnownBenchmarks(canary=canary_hashes(), suites=suites)
-    FILE.write_text(found.model_dump_json(indent=0) + "\n", encoding="utf-8")
+    KNOWN_BENCHMARKS_FILE.write_text(found.model_dump_json(indent=0) + "\n", encoding="utf-8")
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-PROBES = ("draft\nx = 1", "\n  y\n\n", "<b>'\"&")
+TEMPLATE_PROBES = ("draft\nx = 1", "\n  y\n\n", "<b>'\"&")
 """What a template might trim or escape."""
 
 
@@ -33,9 +33,9 @@ class LightTokenizer:
         """
         if not getattr(tokenizer, "is_fast", False):
             return None
-        written = [_written(tokenizer, probe) for probe in PROBES]
-        before, _, after = written[0].partition(PROBES[0])
-        if written != [before + probe + after for probe in PROBES]:
+        written = [_written(tokenizer, probe) for probe in TEMPLATE_PROBES]
+        before, _, after = written[0].partition(TEMPLATE_PROBES[0])
+        if written != [before + probe + after for probe in TEMPLATE_PROBES]:
             return None
         return cls(tokenizer.backend_tokenizer.to_str(), before, after)
 

@@ -5,7 +5,7 @@ Parts first, then their sum in one order, then the elements.
 
 from __future__ import annotations
 
-from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
@@ -24,7 +24,7 @@ FORMS = (
 )  # fmt: skip
 
 
-def whole(sketch: Sketch, depth: int) -> Program:
+def whole_tensor(sketch: Sketch, depth: int) -> Program:
     """x -> chain -> a number of all of it, or the elements with that number -> chain."""
     sketch.family = "reductions"
     start(sketch, sketch.rng.choices((2, 3, 4), (4, 1, 2))[0])
@@ -35,8 +35,8 @@ def whole(sketch: Sketch, depth: int) -> Program:
     sketch.reference += sketch.pick(spelt).split("\n")
     sketch.ops.append(name)
     after = draw_steps(sketch, depth - 1 - first, tensors=False, binary=0)
-    parts, last = Extra(), Extra()
-    lines = kernel_lines(sketch, before, Site("x", "", "mask"), parts)
+    parts, last = ChainNeeds(), ChainNeeds()
+    lines = kernel_lines(sketch, before, ChainSite("x", "", "mask"), parts)
     head = [
         "    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
         "    mask = offs < n",
@@ -45,11 +45,11 @@ def whole(sketch: Sketch, depth: int) -> Program:
     ]
     body = [*head, f"    tl.store(part_ptr + tl.program_id(0), tl.sum(tl.where(mask, {term}, 0.0), axis=0))"]
     sketch.kernels.append(kernel("part_kernel", ["x_ptr", *parts.parameters, "part_ptr", "n", "BLOCK"], body))
-    tail = [] if element else kernel_lines(sketch, after, Site("number", "", ""), last)
+    tail = [] if element else kernel_lines(sketch, after, ChainSite("number", "", ""), last)
     _total(sketch, final, tail, last)
     if element:
-        again, later = Extra(list(parts.parameters), list(parts.values)), [f"    x = {element}"]
-        later += kernel_lines(sketch, after, Site("x", "", "mask"), again)
+        again, later = ChainNeeds(list(parts.parameters), list(parts.values)), [f"    x = {element}"]
+        later += kernel_lines(sketch, after, ChainSite("x", "", "mask"), again)
         body = [*head, "    number = tl.load(number_ptr)", *later, "    tl.store(out_ptr + offs, x, mask=mask)"]
         sketch.kernels.append(
             kernel("apply_kernel", ["x_ptr", "number_ptr", *again.parameters, "out_ptr", "n", "BLOCK"], body)
@@ -60,7 +60,7 @@ def whole(sketch: Sketch, depth: int) -> Program:
     return finish_program(sketch)
 
 
-def _total(sketch: Sketch, final: str, tail: list[str], extra: Extra) -> None:
+def _total(sketch: Sketch, final: str, tail: list[str], extra: ChainNeeds) -> None:
     body = [
         "    acc = tl.zeros((BLOCK,), tl.float32)",
         "    for start in range(0, blocks, BLOCK):",
@@ -76,7 +76,7 @@ def _total(sketch: Sketch, final: str, tail: list[str], extra: Extra) -> None:
     )
 
 
-def _host(sketch: Sketch, parts: Extra, last: Extra, again: Extra | None) -> None:
+def _host(sketch: Sketch, parts: ChainNeeds, last: ChainNeeds, again: ChainNeeds | None) -> None:
     number = "number" if again else "out"
     given = ", ".join(["x", *parts.values, "part", "n"])
     total = ", ".join(["part", *last.values, number, "blocks", "n"])

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.suite import EXPLOITS, Entry, problem_of
+from bench.judge_suites import EXPLOITS, Entry, problem_of
 
 SECONDS = 180
 

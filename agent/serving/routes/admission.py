@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-OWN_HOSTS = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+LOOPBACK_HOST_PATTERN = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 """What a server without tokens is called by who means it."""
 
-NO_TOKEN = "send a token of the server's token file: Authorization: Bearer TOKEN"
-OTHER_HOST = "a server without tokens answers to 127.0.0.1 and localhost only: use that, or start it with --token-file"
+NO_TOKEN_MESSAGE = "send a token of the server's token file: Authorization: Bearer TOKEN"
+OTHER_HOST_MESSAGE = (
+    "a server without tokens answers to 127.0.0.1 and localhost only: use that, or start it with --token-file"
+)
 
 
-class Entrance:
+class AdmissionMiddleware:
     """ASGI middleware: a body of who has no token is not read, and a page of another host reaches no open server.
 
     FastAPI reads and parses a body before it looks at who sends it. A server without tokens listens on loopback only,
@@ -47,10 +49,10 @@ class Entrance:
 
     def _refusal(self, scope: Scope) -> RequestRefused | None:
         if not self._needs_token:
-            own = OWN_HOSTS.fullmatch(_header(scope, b"host") or "")
-            return None if own else RequestRefused(Code.UNAUTHORIZED, OTHER_HOST)
+            own = LOOPBACK_HOST_PATTERN.fullmatch(_header(scope, b"host") or "")
+            return None if own else RequestRefused(Code.UNAUTHORIZED, OTHER_HOST_MESSAGE)
         if scope["method"] == "POST" and self._known(_header(scope, b"authorization")) is None:
-            return RequestRefused(Code.UNAUTHORIZED, NO_TOKEN)
+            return RequestRefused(Code.UNAUTHORIZED, NO_TOKEN_MESSAGE)
         return None
 
 

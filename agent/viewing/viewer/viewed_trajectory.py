@@ -21,7 +21,7 @@ from kernelwright.store.records import CandidateFilter, Entry, Order, Trajectory
 
 
 @dataclass(frozen=True)
-class Trail:
+class ViewedTrajectory:
     """A trajectory as the viewer reads it from the database."""
 
     row: Trajectory
@@ -40,7 +40,7 @@ class Trail:
         return str(targets[0])
 
     def place_of(self, candidate_id: int) -> int | None:
-        """The place of a candidate in the trail, None where it is not in it."""
+        """The place of a candidate in the viewed, None where it is not in it."""
         return next((place for place, entry in enumerate(self.entries) if entry.candidate.id == candidate_id), None)
 
     def wanted(self) -> list[int]:
@@ -48,7 +48,7 @@ class Trail:
         return [place for place, entry in enumerate(self.entries) if entry.candidate.id in self.fitting]
 
 
-def read_trail(store: Store, trajectory_id: int, wanted: CandidateFilter | None = None) -> Trail:
+def read_viewed_trajectory(store: Store, trajectory_id: int, wanted: CandidateFilter | None = None) -> ViewedTrajectory:
     """Raises StoreError where there is none."""
     row = store.trajectory(trajectory_id)
     graph = lineage(store, trajectory_id)
@@ -59,7 +59,7 @@ def read_trail(store: Store, trajectory_id: int, wanted: CandidateFilter | None 
         assert wanted is not None
         chosen = wanted.model_copy(update={"trajectory_id": trajectory_id})
         fitting = [entry.candidate.id for entry in store.candidates(chosen, order=Order.OLDEST, limit=None)]
-    return Trail(row, tuple(own), graph, best_candidate(graph), frozenset(fitting))
+    return ViewedTrajectory(row, tuple(own), graph, best_candidate(graph), frozenset(fitting))
 
 
 def is_filtering(wanted: CandidateFilter | None) -> bool:
@@ -96,7 +96,7 @@ def _chosen(wanted: CandidateFilter | None) -> TrajectoryFilter:
     return wanted if wanted is not None and is_filtering(wanted) else TrajectoryFilter()
 
 
-def trail_verdict_words(entries: Sequence[Entry]) -> tuple[str, bool]:
+def trajectory_verdict_words(entries: Sequence[Entry]) -> tuple[str, bool]:
     """`correct 1.32x`, `mismatch`: the best turn in two words, and whether it is correct."""
     chosen = best_entry(entries)
     return verdict_words(chosen) if chosen is not None else ("not judged", False)
@@ -117,10 +117,10 @@ MAX_INDENT_COLUMNS = 24
 """Columns of indentation; what is deeper is not moved further to the right."""
 
 
-def tree_lines(trail: Trail, shown: int | None = None) -> list[tuple[int, Text]]:
+def tree_lines(viewed: ViewedTrajectory, shown: int | None = None) -> list[tuple[int, Text]]:
     """Candidate and line, from top to bottom. `shown`: the candidate that is looked at now."""
-    roots = sorted(node for node in trail.graph if not list(trail.graph.predecessors(node)))
-    return [(id, _line(trail, id, rails, shown)) for root in roots for id, rails in _walk(trail.graph, root)]
+    roots = sorted(node for node in viewed.graph if not list(viewed.graph.predecessors(node)))
+    return [(id, _line(viewed, id, rails, shown)) for root in roots for id, rails in _walk(viewed.graph, root)]
 
 
 def _walk(graph: Any, root: int) -> Iterator[tuple[int, str]]:
@@ -140,11 +140,11 @@ def _walk(graph: Any, root: int) -> Iterator[tuple[int, str]]:
             waiting.append((child, below + corner, below + rail) if room else (child, below, below))
 
 
-def _line(trail: Trail, id: int, rails: str, shown: int | None) -> Text:
-    entry: Entry = trail.graph.nodes[id]["entry"]
+def _line(viewed: ViewedTrajectory, id: int, rails: str, shown: int | None) -> Text:
+    entry: Entry = viewed.graph.nodes[id]["entry"]
     text, correct = verdict_words(entry)
     style = GOOD if correct else QUIET if entry.verdict is None else BAD
-    foreign = entry.candidate.trajectory_id != trail.row.id
+    foreign = entry.candidate.trajectory_id != viewed.row.id
     name = f"{entry.candidate.turn + 1} {entry.candidate.action.value}"
     if entry.candidate.origin is not Origin.POLICY:
         name += f" ({entry.candidate.origin.value})"
@@ -154,11 +154,11 @@ def _line(trail: Trail, id: int, rails: str, shown: int | None) -> Text:
         name,
         " ",
         (text.removesuffix(" on a CPU"), style),
-        (" *" if id == trail.best_id else "", WARN),
+        (" *" if id == viewed.best_id else "", WARN),
         (f" (trajectory {entry.candidate.trajectory_id})" if foreign else "", QUIET),
     )
     if id == shown:
         line.stylize("bold")
-    elif not foreign and id not in trail.fitting:
+    elif not foreign and id not in viewed.fitting:
         line.stylize("dim")
     return line

@@ -26,7 +26,7 @@ SERVER_PREFIX = "openai:"
 """An engine that is a server is named as that policy is."""
 
 
-class ByFolder:
+class FolderSampler:
     """A policy that answers with the weights of the last folder that it was given, and says so in what it answers."""
 
     def __init__(
@@ -40,7 +40,7 @@ class ByFolder:
         self._under, self._folder, self._subject = policy, folder, subject
         self._lora, self._take, self.together = lora, take, together
         self._number = 0
-        self._policy = _Follower(policy, subject)
+        self._policy = _FolderPolicy(policy, subject)
 
     @property
     def policy(self) -> Policy:
@@ -74,7 +74,7 @@ class ByFolder:
         self._under.close()
 
 
-class _Follower(Forwarding):
+class _FolderPolicy(Forwarding):
     """The policy as runs see it: every request is for the weights of the round. It belongs to who opened it."""
 
     def __init__(self, policy: Policy, subject: Subject) -> None:
@@ -136,17 +136,17 @@ def save_whole(model: Any, folder: Path) -> None:
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> ByFolder:
+def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSampler:
     """In this process. Starts the engine. Raises PolicyRefused."""
     from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
     policy = VLLMPolicy(subject.path, engine={"gpu_memory_utilization": ENGINE_MEMORY_SHARE, "enable_lora": lora})
     policy.open()
     take = str if lora else policy.take_weights
-    return ByFolder(policy, options.work / "sampled", subject, lora=lora, take=take, together=True)
+    return FolderSampler(policy, options.work / "sampled", subject, lora=lora, take=take, together=True)
 
 
-def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> ByFolder:
+def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSampler:
     """`openai:MODEL@URL`: a vLLM server that reads the folders of this training.
 
     Raises InputError, PolicyRefused, PolicyUnavailable.
@@ -165,7 +165,7 @@ def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> ByFolde
         raise
     server = VLLMServerPolicy(RetryingPolicy(policy), url, options.key, Path(subject.path))
     take = server.take_adapter if lora else server.take_weights
-    return ByFolder(server, options.work / "sampled", subject, lora=lora, take=take, together=False)
+    return FolderSampler(server, options.work / "sampled", subject, lora=lora, take=take, together=False)
 
 
 def refuse_other_model(policy: Any, model: str, url: str, subject: Subject) -> None:

@@ -16,14 +16,14 @@ from kernelwright.policies.base import PromptForm
 from kernelwright.rl.data.cleaning.suites import graphs_of
 from kernelwright.rl.data.rows import Kind, Row, Split, row_of
 from kernelwright.rl.data.synth.engine.tasks import task_of
-from kernelwright.rl.training.sft.encoding import Choice, EncodedRow, ready_rows
-from kernelwright.rl.training.sft.light import LightTokenizer
+from kernelwright.rl.training.sft.encoding import EncodedRow, RowSelection, ready_rows
+from kernelwright.rl.training.sft.light_tokenizer import LightTokenizer
 from kernelwright.rl.worker_pool import pool_of
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import ProblemError
 
 CHUNK_ROWS = 500
-SOURCE = "drawn, not judged"
+SOURCE_OF_DRAWN_ROWS = "drawn, not judged"
 T = TypeVar("T", Row, EncodedRow)
 
 
@@ -38,7 +38,7 @@ def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = (
 
 
 def drawn_ready(
-    count: int, seed: int, workers: int, against: tuple[str, ...], tokenizer: Any, choice: Choice
+    count: int, seed: int, workers: int, against: tuple[str, ...], tokenizer: Any, choice: RowSelection
 ) -> Iterator[EncodedRow]:
     """The same rows as ids.
 
@@ -79,11 +79,11 @@ def _different(rows: Generator[T], count: int) -> Iterator[T]:
         rows.close()
 
 
-_writing: tuple[LightTokenizer, Choice]
+_writing: tuple[LightTokenizer, RowSelection]
 """Of a process that makes rows ready: its tokenizer, and what is asked for."""
 
 
-def _begin(tokenizer: LightTokenizer, choice: Choice) -> None:
+def _begin(tokenizer: LightTokenizer, choice: RowSelection) -> None:
     """As many processes as cores: each tokenizes in one thread."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     global _writing
@@ -108,6 +108,11 @@ def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:
             prompt = prompts.messages(PromptFields(problem=task.problem, action=Action.DRAFT))[-1].content
         except ProblemError:  # a fault of the generator's in one draw of many is no end of a training
             continue
-        facts = {"reference": task.problem.source, "family": task.family, "depth": task.depth, "source": SOURCE}
+        facts = {
+            "reference": task.problem.source,
+            "family": task.family,
+            "depth": task.depth,
+            "source": SOURCE_OF_DRAWN_ROWS,
+        }
         found.append(row_of(Kind.DRAFT, prompt, task.solution, problem=task.problem.name, **facts))
     return found

@@ -12,14 +12,14 @@ from kernelwright.rl.training.subject import path_of
 from kernelwright.store.database import Store
 
 
-def look_at_log(options: LogOptions) -> None:
+def check_log(options: LogOptions) -> None:
     """Reads the log before anything heavy is imported. Raises InputError, PolicyRefused, StoreError."""
     with Store.open(options.db, create=False, readonly=True) as store:
         refuse_empty(store, options)
     _look_at_policy(options)
 
 
-def look_at_problems(options: OnlineOptions) -> None:
+def check_problems(options: OnlineOptions) -> None:
     """Looks at the problems before anything heavy is imported. Raises InputError, PolicyRefused, ProblemError,
     StoreError.
     """

@@ -15,7 +15,7 @@ OPERATORS = {
     "FloorDiv": "floordiv",
 }
 COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
-TRANSPARENT = frozenset(
+LAYOUT_AND_TYPE_OPERATIONS = frozenset(
     [
         "contiguous",
         "to",
