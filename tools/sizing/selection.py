@@ -41,6 +41,10 @@ THIN_SIZES, FEW_THIN_SIZES, FEW_SIZES = 2, 1, 6
 """Sizes of a verdict in which one dimension has the problem's own extent and the others are small; where a verdict has
 fewer than FEW_SIZES in all, the second number.
 """
+BROAD_BUDGET = Budget(elements=1 << 20, operations=20_000_000, rows=1 << 10)
+"""Of the size without a GPU that is large in every dimension."""
+FEW_DIMENSIONS, CUBIC_ELEMENTS = 2, 1 << 18
+"""With more dimensions than the first number it has so many elements: what grows with the product of three is slow."""
 CROSSING_SIZES = 2
 """Sizes of a verdict that cross a threshold of the candidate's text."""
 MAX_COMPARED_NUMBERS = 3
@@ -131,6 +135,7 @@ def _drawn(
     chance = random.Random(seed)
     more = [
         *chance.sample(thin, min(len(thin), THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES)),
+        *(_broad(problem, small, seed >> 16) if on_cpu and count >= FEW_SIZES else ()),
         *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
         *(s for n in powers_in(source) for s in _just_beyond(problem, small, n + n // 2, budget)[:1]),
         *chance.sample(crossing, min(len(crossing), CROSSING_SIZES)),
@@ -184,6 +189,15 @@ def _crossing(
     beyond = [d for d in found if any(small.get(n, v) < t < v for n, v in d.sizes.items() for t in thresholds)]
     by_dimension = {tuple(n for n, v in d.sizes.items() if v > max(small.get(n, 0), 16)): d for d in reversed(beyond)}
     return tuple(by_dimension.values())[:MOST_REACHING_SIZES]
+
+
+@functools.lru_cache(maxsize=256)
+def _broad(problem: Problem, base: tuple[tuple[str, int], ...], epoch: int) -> tuple[Drawn, ...]:
+    """One size that is large in every dimension at once: what is wrong where two places or two sizes are both beyond
+    something is right at sizes that are long in one dimension alone.
+    """
+    budget = BROAD_BUDGET if len(base) <= FEW_DIMENSIONS else BROAD_BUDGET.with_(elements=CUBIC_ELEMENTS)
+    return draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, 1, budget).sizes
 
 
 @functools.lru_cache(maxsize=256)

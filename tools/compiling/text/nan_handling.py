@@ -8,6 +8,13 @@ from kernelwright.tools.parsing import parse_module
 
 ASKS_FOR_NAN = frozenset({"isnan", "isnand", "isfinited", "finitef", "isinf", "propagate_nan", "PropagateNan"})
 
+BITS_OF_INFINITY = frozenset(
+    bits + more
+    for sign, bits in ((1 << 15, 0x7C00), (1 << 15, 0x7F80), (1 << 31, 0x7F800000), (1 << 63, 0x7FF0 << 48))
+    for more in (-1, 0, 1, sign)
+) | {0x7FFF, 0x7FFFFFFF, (1 << 63) - 1}
+"""Of half, bfloat16, single and double; the numbers beside them, and the masks that leave the sign out."""
+
 
 def treats_nan(text: str) -> bool:
     """Whether a kernel's text does something of its own with NaN: compares a value with itself, or asks whether it
@@ -27,7 +34,16 @@ def treats_nan(text: str) -> bool:
             return True
         if isinstance(node, ast.Compare) and ast.dump(node.left) == ast.dump(node.comparators[0]):
             return True
-    return _has_both_sides(tree)
+    return _has_both_sides(tree) or _looks_at_bits(tree)
+
+
+def _looks_at_bits(tree: ast.AST) -> bool:
+    """Whether values are taken for their bits beside a number that has the bits of an infinity, or all but the sign."""
+    nodes = list(ast.walk(tree))
+    cast = any(isinstance(node, ast.keyword) and node.arg == "bitcast" for node in nodes)
+    return cast and any(
+        isinstance(n, ast.Constant) and type(n.value) is int and n.value in BITS_OF_INFINITY for n in nodes
+    )
 
 
 def _has_both_sides(tree: ast.AST) -> bool:

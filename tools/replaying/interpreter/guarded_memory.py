@@ -79,6 +79,7 @@ class Guard:
         active = addresses[mask] if active is None else active
         if active.size:
             with_storages = self._before_writing(active, size, storage)
+            self._let_others_update(active, with_storages)
             _stored(addresses, values, mask)
             self._after_writing(active, with_storages)
             if active.size == 1:  # a flag, perhaps
@@ -96,6 +97,8 @@ class Guard:
             written = self._before_writing(active, size, self._one_storage(active, size))
             result = operation()
             self._after_writing(active, written)
+            for one, lanes in written:
+                self.races.updated(one, active if lanes is None else active[lanes])
             self.races.release(active)
             return result
         if self._one_storage(active, size) < 0:
@@ -160,6 +163,14 @@ class Guard:
         for one, _ in found:
             self.races.before_write(one, size)
         return found
+
+    def _let_others_update(self, active: Any, found: list[tuple[int, Any]]) -> None:
+        assert self.races is not None
+        meets = [
+            self.races.writes_over_updates(one, active if lanes is None else active[lanes]) for one, lanes in found
+        ]
+        if any(meets) and self.turn is not None:
+            self.turn()
 
     def _after_writing(self, active: Any, found: list[tuple[int, Any]]) -> None:
         assert self.races is not None

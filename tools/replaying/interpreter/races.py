@@ -78,6 +78,10 @@ class Races:
         self._released: dict[int, int] = {}
         """Address -> the segments that whoever waits there is ordered after."""
         self.now = Program(-1, (0, 0, 0))
+        self._updaters: dict[int, Any] = {}
+        """Of each storage which program, from 1, was the last to touch an element by an atomic operation."""
+        self._contended: set[int] = set()
+        """Storages of which several programs have touched an element so."""
 
     def begin(self, program: Program) -> None:
         """Makes this program the current one, in a segment of its own."""
@@ -104,6 +108,30 @@ class Races:
         """Active addresses in one storage that the current program has written."""
         shadow = self._shadows[storage]
         shadow.writers[shadow.places(addresses)] = self.now.segment
+
+    def updated(self, storage: int, addresses: Any) -> None:
+        """Active addresses in one storage, which is written, that the current program has touched atomically."""
+        shadow, own = self._shadows[storage], self.now.number + 1
+        updaters = self._updaters.setdefault(storage, np.zeros_like(shadow.writers))
+        places = shadow.places(addresses)
+        before = updaters[places]
+        if bool(((before != 0) & (before != own)).any()):
+            self._contended.add(storage)
+        updaters[places] = own
+
+    def writes_over_updates(self, storage: int, addresses: Any) -> bool:
+        """Whether a plain store goes where several programs meet by atomic operations: what comes between such an
+        operation and the store is lost, which programs that run one after the other do not show. Raises
+        NeedsInterleaving where they do.
+        """
+        if (
+            storage not in self._contended
+            or not self._updaters[storage][self._shadows[storage].places(addresses)].any()
+        ):
+            return False
+        if not self._interleaved:
+            raise NeedsInterleaving
+        return True
 
     def is_written(self, storage: int) -> bool:
         """Whether the launch has written to the storage, or is about to."""
