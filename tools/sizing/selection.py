@@ -41,10 +41,12 @@ THIN_SIZES, FEW_THIN_SIZES, FEW_SIZES = 2, 1, 6
 """Sizes of a verdict in which one dimension has the problem's own extent and the others are small; where a verdict has
 fewer than FEW_SIZES in all, the second number.
 """
+MOST_OF_16_BITS = (1 << 15) - 1
+"""The largest whole number of 16 bits with a sign."""
 BROAD_BUDGET = Budget(elements=1 << 20, operations=20_000_000, rows=1 << 10)
 """Of the size without a GPU that is large in every dimension."""
-FEW_DIMENSIONS, CUBIC_ELEMENTS = 2, 1 << 18
-"""With more dimensions than the first number it has so many elements: what grows with the product of three is slow."""
+BROAD_DIMENSIONS = 2
+"""Of a problem with more of them no such size is drawn: work that grows with their product is too slow."""
 CROSSING_SIZES = 2
 """Sizes of a verdict that cross a threshold of the candidate's text."""
 MAX_COMPARED_NUMBERS = 3
@@ -134,7 +136,7 @@ def _drawn(
     crossing = _crossing(problem, small, thresholds_in(source), budget)
     chance = random.Random(seed)
     more = [
-        *chance.sample(thin, min(len(thin), THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES)),
+        *_some_of(thin, chance, THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES),
         *(_broad(problem, small, seed >> 16) if on_cpu and count >= FEW_SIZES else ()),
         *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
         *(s for n in powers_in(source) for s in _just_beyond(problem, small, n + n // 2, budget)[:1]),
@@ -152,6 +154,14 @@ def _drawn(
     chosen = [*first, *random.Random(seed).sample(rest, min(len(rest), wanted - len(first)))]
     found = [*own.sizes, *chosen]
     return must, found, own.notes if len(found) < count else ()
+
+
+def _some_of(thin: Sequence[Drawn], chance: random.Random, count: int) -> list[Drawn]:
+    """So many of the sizes with one full extent: those first that are beyond what 16 bits count."""
+    beyond = [d for d in thin if max(d.sizes.values(), default=0) > MOST_OF_16_BITS]
+    first = chance.sample(beyond, min(len(beyond), count))
+    rest = [d for d in thin if d not in first]
+    return [*first, *chance.sample(rest, min(len(rest), count - len(first)))]
 
 
 def _cap_extents(drawn: Iterable[Drawn], problem: Problem) -> tuple[Drawn, ...]:
@@ -196,8 +206,9 @@ def _broad(problem: Problem, base: tuple[tuple[str, int], ...], epoch: int) -> t
     """One size that is large in every dimension at once: what is wrong where two places or two sizes are both beyond
     something is right at sizes that are long in one dimension alone.
     """
-    budget = BROAD_BUDGET if len(base) <= FEW_DIMENSIONS else BROAD_BUDGET.with_(elements=CUBIC_ELEMENTS)
-    return draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, 1, budget).sizes
+    if len(base) > BROAD_DIMENSIONS:
+        return ()
+    return draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, 1, BROAD_BUDGET).sizes
 
 
 @functools.lru_cache(maxsize=256)

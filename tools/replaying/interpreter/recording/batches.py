@@ -30,6 +30,8 @@ FEWEST_TOGETHER = 4
 """Programs below which one after the other is as quick."""
 BATCH_BYTES = 8 << 20
 """Of all values of the programs of one batch."""
+MOST_WASTED = 4
+"""Batches of one launch of which most programs took a way of their own, after which the rest run one by one."""
 PROGRAM_ID, GRID = "create_get_program_id", "create_get_num_programs"
 
 
@@ -64,17 +66,19 @@ class Batches:
 
     def _all(self, programs: Iterator[Program]) -> None:
         waiting: list[Program] = []
+        wasted = 0
         while True:
             root, size = self._record.root, self._record.batch(BATCH_BYTES)
             waiting += islice(programs, max(size - len(waiting), 0))
             if not waiting:
                 return
-            if root is None or len(waiting) < FEWEST_TOGETHER or size < FEWEST_TOGETHER:
+            if root is None or min(len(waiting), size) < FEWEST_TOGETHER or wasted > MOST_WASTED:
                 self._alone(waiting.pop())
                 continue
             group, waiting = waiting[:size], waiting[size:]
             undecided = self._together(root, group)
             self._record.served(len(group) - len(undecided))
+            wasted += 2 * len(undecided) > len(group)
             if undecided:
                 self._alone(undecided.pop())
                 waiting += undecided
