@@ -203,9 +203,7 @@ def _crossing(
 
 @functools.lru_cache(maxsize=256)
 def _broad(problem: Problem, base: tuple[tuple[str, int], ...], epoch: int) -> tuple[Drawn, ...]:
-    """One size that is large in every dimension at once: what is wrong where two places or two sizes are both beyond
-    something is right at sizes that are long in one dimension alone.
-    """
+    """One size that is large in every dimension at once: elsewhere two places are never both beyond something."""
     if len(base) > BROAD_DIMENSIONS:
         return ()
     return draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, 1, BROAD_BUDGET).sizes
