@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
@@ -54,7 +55,7 @@ class Drafter(AbstractContextManager["Drafter"]):
     """Holds the warm process that drafts are made in. It begins with the first draft; thread-safe."""
 
     def __init__(self, say: Callable[[str], None] = lambda _: None, seconds: float = DRAFT_SECONDS) -> None:
-        """seconds: for each draft."""
+        """seconds: for each draft, with all that is tried before it; a third of them is the compiler's in any case."""
         self._say, self._process, self._seconds = say, DraftProcess(WARM_UP_ENTRY), seconds
         self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
         self._templates = TemplateDrafter(say)
@@ -90,6 +91,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         partial: products are the draft's own, and what there is no kernel for stays in torch. tf32: convolutions of
         fp32 multiply as the library's do by default on a GPU. split: large products of fp32 are made of float16 parts.
         """
+        start = time.monotonic()
         transformed = self._templates.draft(problem)
         self._check_drafting()
         if transformed is not None:
@@ -97,10 +99,12 @@ class Drafter(AbstractContextManager["Drafter"]):
         self._say("the compiler drafts")
         strict = own_work == "strict" or partial
         mode = Mode.STRICT if strict else Mode.SHARE
+        varied = varied_sources(problem)
+        left = max(self._seconds - (time.monotonic() - start), self._seconds / 3)
         try:
             made = draft(
-                problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied_sources(problem),
-                tf32=tf32, split=split, seconds=self._seconds,
+                problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied, tf32=tf32,
+                split=split, seconds=round(left),
             )  # fmt: skip
         except InfrastructureError as error:
             made = Draft(mode=mode, refused=str(error))

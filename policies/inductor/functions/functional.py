@@ -32,7 +32,7 @@ def replace_functions() -> None:
     from kernelwright.policies.inductor.functions.statistics import histc, statistics_functions
     from kernelwright.policies.inductor.functions.tensor_methods import take_along_dim, tensor_methods
     from kernelwright.policies.inductor.tracing.chance import factories_without_generator
-    from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
+    from kernelwright.policies.inductor.tracing.loop_running import cat, stack
     from kernelwright.policies.inductor.tracing.numbers import Real, tensor_of
 
     own = {

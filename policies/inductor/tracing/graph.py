@@ -15,7 +15,7 @@ from kernelwright.policies.inductor.tracing.chance import NO_CHANCE, draws, with
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived
 from kernelwright.policies.inductor.tracing.execution import examples
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
-from kernelwright.policies.inductor.tracing.loops import Loops, Unsuited, tracing_loops
+from kernelwright.policies.inductor.tracing.loops import LoopForm, Loops, Unsuited, tracing_loops
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.tracing.sizes import Sizes, is_extent, leaves
 from kernelwright.policies.inductor.tracing.slices import Slices, tracing_slices
@@ -111,14 +111,20 @@ def trace(
     their paths, where slices may end outside of their axes (slices.py). Raises Refused, and whatever the problem or
     torch raises.
     """
-    try:
-        return _trace(source, free, False, partial, least)
-    except Unsuited:
-        return _trace(source, free, True, partial, least)
+    form = LoopForm.NESTED
+    while True:
+        loops = Loops(form)
+        try:
+            return _trace(source, free, loops, partial, least)
+        except Exception as error:
+            inside = loops.nested and form is LoopForm.NESTED  # whatever a loop inside a loop leads to
+            if not inside and (form is LoopForm.UNROLLED or not isinstance(error, Unsuited)):
+                raise
+            form = LoopForm.SINGLE if inside else LoopForm.UNROLLED
 
 
 def _trace(
-    source: str, free: Callable[[int, str], bool], unrolling: bool, partial: bool, least: Mapping[str, int] | None
+    source: str, free: Callable[[int, str], bool], loops: Loops, partial: bool, least: Mapping[str, int] | None
 ) -> Traced:
     from kernelwright.policies.inductor.window_sizes import WindowedMode
 
@@ -138,11 +144,11 @@ def _trace(
             else module["Model"](*values)
         )
         given = [sizes.given(v, p) for p, v in zip(paths, inputs, strict=True)]
-    _make_graph(traced, model, paths, given, unrolling, partial)
+    _make_graph(traced, model, paths, given, loops, partial)
     return traced
 
 
-def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], unrolling: bool, partial: bool) -> None:
+def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], loops: Loops, partial: bool) -> None:
     import torch
     from torch._dispatch.python import enable_python_dispatcher
 
@@ -171,21 +177,22 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
         return [torch.view_as_real(v) if is_complex(v) else v for v in torch.utils._pytree.tree_leaves(made)]
 
     make = functools.partial(_graph_of, partial=partial)
-    traced.loops = Loops(traced.sizes, make)
-    traced.loops.unrolling = unrolling
+    loops.use(traced.sizes, make)
+    traced.loops = loops
     with (
         torch.no_grad(), traced.mode, enable_python_dispatcher(), torch.backends.mkldnn.flags(enabled=False),
-        tracing_loops(traced.loops), tracing_slices(traced.slices), without_draws_of_python(traced.text.source),
+        tracing_loops(loops), tracing_slices(traced.slices), without_draws_of_python(traced.text.source),
     ):  # fmt: skip
-        if not unrolling and (LOOPING_FUNCTIONS.search(traced.text.source) or has_loops(traced.text.source)):
-            traced.loops.begin(learning=True)
+        looping = LOOPING_FUNCTIONS.search(traced.text.source) or has_loops(traced.text.source)
+        if loops.form is not LoopForm.UNROLLED and looping:
+            loops.begin(learning=True)
             call(*flat)
             traced.sizes.env.pending_fresh_unbacked_symbols.clear()
-        traced.loops.begin(learning=False)
+        loops.begin(learning=False)
         traced.graph = make(call, flat)
         traced.flat = [on_gpu(v) for v in flat]
         move_to_gpu(traced.graph, traced.flat, traced.mode)
-        for body in traced.loops.bodies:
+        for body in loops.bodies:
             body.flat = [on_gpu(v) for v in body.flat]
             move_to_gpu(body.graph, body.flat, traced.mode)
     _name_symbols(traced, places)

@@ -19,7 +19,8 @@ from typing import Any
 def over_ranges(method: ast.FunctionDef) -> None:
     """Rewrites the loops of a method, in place; line numbers stay."""
     number = 0
-    for body in [n.body for n in ast.walk(method) if isinstance(n, ast.FunctionDef | ast.If | ast.With)]:
+    kinds = ast.FunctionDef | ast.If | ast.With | ast.For
+    for body in reversed([n.body for n in ast.walk(method) if isinstance(n, kinds)]):  # those inside others first
         for place in range(len(body) - 1, -1, -1):
             loop = body[place]
             if isinstance(loop, ast.For) and (parts := _parts(loop)) is not None and not loop.orelse:

@@ -2,24 +2,26 @@
 
 `for t in range(x.shape[1])` becomes a function of one step, called by `__loop__`. What the body assigns and what was
 there before is carried, as is what it writes into (`h[i] = y`, `state[:, t + 1] = y`, `state.mul_(y)`), of which each
-step has a copy; `outputs.append(y)` and `out[..., t] = y` give `y` to be stacked. A loop inside is run as it is. A loop
-that does anything else (break, return) stays as it is, and is unrolled.
+step has a copy; `outputs.append(y)` and `out[..., t] = y` give `y` to be stacked. A loop inside is a function inside. A
+loop that does anything else (break, return) stays as it is, and is unrolled.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Set
+import itertools
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelwright.policies.inductor.tracing.loop_forms import Together, count_of, over_ranges, rows_of
-from kernelwright.policies.inductor.tracing.loops import Unsuited, in_a_step, keeps_loops, over_steps
+from kernelwright.policies.inductor.tracing.loop_running import last_of, loop, own_copy
 
 STATEMENTS_THAT_LEAVE = (
     ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.While, ast.Try, ast.With,
     ast.FunctionDef, ast.Global, ast.Nonlocal, ast.Delete)  # fmt: skip
-STATE = "__state__"
+STATE, STEP = "__state__", "__step_"
 
 
 def with_loops(tree: ast.Module) -> ast.Module:
@@ -53,22 +55,71 @@ def _rewrite(method: ast.FunctionDef) -> None:
     over_ranges(method)
     _Backwards().visit(method)
     arguments = {a.arg for a in ast.walk(method.args) if isinstance(a, ast.arg)}
-    number = 0
-    for body in [n.body for n in ast.walk(method) if isinstance(n, ast.FunctionDef | ast.If | ast.With)]:
-        for place in range(len(body) - 1, -1, -1):
-            loop = body[place]
-            if isinstance(loop, ast.For) and _fits(loop):
-                before = arguments | _stored([s for s in ast.walk(method) if getattr(s, "lineno", 0) < loop.lineno])
-                after = {
-                    n.id for n in ast.walk(method) if isinstance(n, ast.Name) and n.lineno > (loop.end_lineno or 0)
-                }
-                body[place : place + 1] = _called(loop, before, after, arguments, number)
-                number += 1
+    _rewrite_body(method.body, _Place(method, arguments, itertools.count()))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a loop is."""
+
+    method: ast.FunctionDef
+    arguments: set[str]
+    numbers: Iterator[int]
+    around: ast.For | None = None
+    """The outermost loop that it is inside of."""
+
+    def before(self, loop: ast.For) -> set[str]:
+        """Names that are there before the loop."""
+        earlier = [s for s in _own(self.method) if getattr(s, "lineno", 0) < loop.lineno]
+        return self.arguments | _stored(earlier)
+
+    def after(self, loop: ast.For) -> set[str]:
+        """Names that are read after it, by a later step of a loop around it too."""
+        inside = {id(n) for n in ast.walk(loop)}
+        again = [n for n in ast.walk(self.around) if id(n) not in inside] if self.around is not None else []
+        later = [n for n in ast.walk(self.method) if getattr(n, "lineno", 0) > (loop.end_lineno or 0)]
+        return {n.id for n in [*later, *again] if isinstance(n, ast.Name)}
+
+
+def _rewrite_body(body: list[ast.stmt], where: _Place) -> None:
+    """Loops in a list of statements as calls, those inside loops first; in place."""
+    for place in range(len(body) - 1, -1, -1):
+        statement = body[place]
+        around = where.around or (statement if isinstance(statement, ast.For) else None)
+        for inner in ("body", "orelse"):
+            if isinstance(statement, ast.For | ast.If | ast.With | ast.FunctionDef):
+                _rewrite_body(getattr(statement, inner, []), replace(where, around=around))
+        if isinstance(statement, ast.For) and _fits(statement):
+            before, after = where.before(statement), where.after(statement)
+            body[place : place + 1] = _called(statement, before, after, where.arguments, next(where.numbers))
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a statement, but for those of functions of steps inside it, whose names are their own."""
+    waiting = [node]
+    while waiting:
+        found = waiting.pop(0)
+        yield found
+        waiting += [n for n in ast.iter_child_nodes(found) if not _is_step(n)]
+
+
+def _is_step(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith(STEP)
+
+
+def _free(body: Sequence[ast.stmt]) -> set[str]:
+    """Names that functions of steps read and do not assign themselves."""
+    found: set[str] = set()
+    for function in (n for s in body for n in ast.walk(s) if _is_step(n)):
+        names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+        own = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)} | _stored(names)
+        found |= {n.id for n in names} - own
+    return found
 
 
 def _fits(loop: ast.For) -> bool:
     over_range = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "range"
-    inside = [n for s in loop.body for n in ast.walk(s)]
+    inside = [n for s in loop.body if not _is_step(s) for n in _own(s)]
     return (
         over_range
         and isinstance(loop.target, ast.Name)
@@ -101,8 +152,11 @@ def _read_first(body: list[ast.stmt]) -> set[str]:
     found: set[str] = set()
     stored: set[str] = set()
     for statement in body:
-        nodes = [n for n in ast.walk(statement) if isinstance(n, ast.Name)]
-        again = {ast.unparse(n.target) for n in ast.walk(statement) if isinstance(n, ast.AugAssign)}
+        found |= _free([statement]) - stored
+        if _is_step(statement):
+            continue
+        nodes = [n for n in _own(statement) if isinstance(n, ast.Name)]
+        again = {ast.unparse(n.target) for n in _own(statement) if isinstance(n, ast.AugAssign)}
         found |= ({n.id for n in nodes if isinstance(n.ctx, ast.Load)} | again) - stored
         if not isinstance(statement, ast.If):
             stored |= _stored(nodes)
@@ -119,6 +173,10 @@ class _Given(ast.NodeTransformer):
         self.rows: dict[str, int] = {}
         """Tensor -> the dimension along which the steps write it."""
         self._kept, self._followed = kept, followed
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """The function of a step has what it gives already."""
+        return node
 
     def visit_Expr(self, node: ast.Expr) -> Any:
         self.generic_visit(node)
@@ -167,7 +225,7 @@ def _last_read(node: ast.AST) -> str:
 def _changed(body: list[ast.stmt]) -> set[str]:
     """Names of what a step changes in place."""
     found: set[str] = set()
-    for node in (n for s in body for n in ast.walk(s)):
+    for node in (n for s in body if not _is_step(s) for n in _own(s)):
         target: ast.AST | None = None
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
             target = node
@@ -212,13 +270,13 @@ def _called(loop: ast.For, before: set[str], after_it: set[str], arguments: set[
     followed = [n for n in given.lists if any(x.id == f"{LAST}{n}" for s in body for x in ast.walk(s)
                                               if isinstance(x, ast.Name))]  # fmt: skip
     before = before | {f"{LAST}{n}" for n in followed}
-    stored = _stored([n for s in body for n in ast.walk(s)]) - {variable}
+    stored = _stored([n for s in body if not _is_step(s) for n in _own(s)]) - {variable, STATE}
     changed = _changed(body) & before
     if changed & arguments:  # the caller sees what is written into its own
         return [loop]
     carried = sorted((stored & before & (_read_first(body) | after_it)) | changed)
     last = sorted((stored & after_it) - set(carried))
-    name = f"__step_{number}__"
+    name = f"{STEP}{number}__"
     function = _at(f"def {name}({variable}, {STATE}, __gives__):\n    pass", loop)
     assert isinstance(function, ast.FunctionDef)
     function.body = [
@@ -243,151 +301,3 @@ def _at(text: str, node: ast.stmt) -> Any:
     for part in ast.walk(made):
         ast.copy_location(part, node)
     return made
-
-
-# ------------------------------------------------------------------------------------------------ what the text calls
-class Stacked(list[Any]):
-    """A list of as many tensors as a loop has steps: `torch.stack` and `torch.cat` take it."""
-
-    def __init__(self, before: list[Any], steps: Any) -> None:
-        """before: what was in the list; steps: what the loop appended, stacked along a first dimension."""
-        super().__init__(before)
-        self.steps = steps
-
-    @property
-    def before(self) -> list[Any]:
-        """What was in the list before the loop."""
-        return list(list.__iter__(self))
-
-    def stack(self, dim: int = 0) -> Any:
-        """`torch.stack` of the list: what was in it before the loop, then one entry for each step."""
-        import torch
-
-        made = self.steps.movedim(0, dim)
-        return torch.cat([torch.stack(self.before, dim), made], dim) if len(self) else made
-
-    def cat(self, dim: int = 0) -> Any:
-        """`torch.cat` of the list along `dim` of its entries."""
-        import torch
-
-        dim = dim % (self.steps.dim() - 1)
-        made = self.steps.movedim(0, dim).flatten(dim, dim + 1)
-        return torch.cat([*self.before, made], dim) if len(self) else made
-
-    def __getitem__(self, index: Any) -> Any:
-        if index == -1:
-            return self.steps[-1]
-        if isinstance(index, slice) and index == slice(None, None, -1) and not len(self):
-            return Stacked([], self.steps.flip(0))
-        raise Unsuited("an element in the middle of a list that a loop over a size fills")
-
-    def __iter__(self) -> Any:
-        raise Unsuited("a second loop over a list that a loop over a size fills")
-
-    def insert(self, index: Any, value: Any) -> None:
-        """Nothing is put between what a loop has collected."""
-        raise Unsuited("an element is put into a list that a loop over a size fills")
-
-    def reverse(self) -> None:
-        """Turns the order of the steps round, as `list.reverse` does."""
-        self.steps = self.steps.flip(0)
-
-
-def own_copy(changed: Any) -> Any:
-    """What a step may write into. Raises Unsuited for a view, whose tensor would not see it."""
-    import torch
-
-    if not in_a_step():
-        return changed
-    if isinstance(changed, list | dict):
-        return changed.copy()
-    if isinstance(changed, torch.Tensor) and changed._is_view():
-        raise Unsuited("a loop over a size writes into a part of a tensor")
-    return changed.clone() if isinstance(changed, torch.Tensor) else changed
-
-
-def last_of(listed: list[Any]) -> Any:
-    """The last element of a list; None where it is empty."""
-    return listed[-1] if isinstance(listed, Stacked) or listed else None
-
-
-def loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str, Any], lists: dict[str, list[Any]],
-    rows: dict[str, tuple[Any, int]]) -> dict[str, Any]:  # fmt: skip
-    """What `for` does, by `over_steps` where the count is a size; returns the values of all names afterwards."""
-    import torch
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
-    start, stop, stride = _bounds(ranged)
-    count = (stop - start) if stride == 1 else (start - stop) if stride == -1 else None
-    if not isinstance(count, torch.SymInt) or not keeps_loops() or any(isinstance(v, Stacked) for v in lists.values()):
-        return _as_it_is(step, range(start, stop, stride), state, lists, rows)
-
-    rows = {n: (t, d % t.dim()) for n, (t, d) in rows.items()}
-    wide = {n: [*t.shape[:d], *t.shape[d + 1 :]] for n, (t, d) in rows.items()}
-
-    def body(at: Any, carried: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        gives: dict[str, list[Any]] = {}
-        after, last = step(start + at * stride, carried, gives)
-        if any(len(v) != 1 or not isinstance(v[0], torch.Tensor) for v in gives.values()):
-            raise Unsuited("a loop over a size appends several values in one step, or no tensor")
-        for name, shape in wide.items():
-            gives[name] = [torch.broadcast_to(gives[name][0], shape)]
-        tensors = {n: v for n, v in last.items() if isinstance(v, torch.Tensor)}
-        return after, {n: v[0] for n, v in gives.items()} | {f"last_{n}": v for n, v in tensors.items()}
-
-    after, stacked = over_steps(body, count, state)
-    found = dict(after)
-    found |= {n: Stacked(v, stacked[n]) for n, v in lists.items()}
-    for name, (tensor, dim) in rows.items():
-        order = stacked[name].flip(0) if stride == -1 else stacked[name]
-        first = start if stride > 0 else start + (count - 1) * stride
-        whole = order.movedim(0, dim).to(tensor.dtype)
-        complete = statically_known_true(first == 0) and statically_known_true(tensor.shape[dim] == count)
-        found[name] = whole if complete else tensor.slice_scatter(whole, dim, first, first + count)
-    found |= {n.removeprefix("last_"): v[-1] for n, v in stacked.items() if n.startswith("last_")}
-    return _Values(found)
-
-
-class _Values(dict[str, Any]):
-    """Names after a loop; one that is no tensor has no value afterwards."""
-
-    def __missing__(self, name: str) -> None:
-        return None
-
-
-def _bounds(ranged: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    if len(ranged) == 1:
-        return 0, ranged[0], 1
-    return ranged[0], ranged[1], ranged[2] if len(ranged) == 3 else 1
-
-
-def _as_it_is(step: Callable[..., Any], steps: range, state: dict[str, Any], lists: dict[str, list[Any]],
-    rows: dict[str, tuple[Any, int]]) -> dict[str, Any]:  # fmt: skip
-    last: dict[str, Any] = {}
-    for at in steps:
-        gives: dict[str, list[Any]] = {}
-        state, last = step(at, state, gives)
-        for name, (tensor, dim) in rows.items():
-            if name in gives:
-                tensor.select(dim, at).copy_(gives[name][0])
-        for name, held in lists.items():
-            held.extend(gives.get(name, []))
-    return _Values(state | last | lists | {n: t for n, (t, _) in rows.items()})
-
-
-def stack(tensors: Any, dim: int = 0) -> Any:
-    """Stacks what a loop has collected, or calls `torch.stack` on ordinary tensors."""
-    import torch
-
-    if isinstance(tensors, Stacked):
-        return tensors.stack(dim)
-    return torch._C._VariableFunctions.stack(list(tensors), dim)
-
-
-def cat(tensors: Any, dim: Any = 0, **options: Any) -> Any:
-    """Joins what a loop has collected, or calls `torch.cat` on ordinary tensors."""
-    import torch
-
-    if isinstance(tensors, Stacked):
-        return tensors.cat(dim)
-    return torch._C._VariableFunctions.cat(list(tensors), dim, **options)

@@ -2,7 +2,8 @@
 that the candidate writes as `for step in range(...)` round the launches of that graph.
 
 A step may read whatever is there before the loop, carries tensors from step to step (their shapes stay), and gives
-tensors that are stacked. A loop whose count is a number, or inside another loop, is unrolled.
+tensors that are stacked. A loop inside another one is a loop inside its graph. A loop whose count is a number is
+unrolled.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import Refused
@@ -43,29 +45,68 @@ class LoopBody:
     """Symbols of sizes among the arguments."""
 
 
+Path = tuple[int, ...]
+"""Where a loop is: which one it is in forward, which one it is in the step of that loop, and so on."""
+
+
+class LoopForm(StrEnum):
+    """What becomes of loops over sizes."""
+
+    NESTED = "nested"
+    """All stay loops, those inside others too."""
+    SINGLE = "single"
+    """Those inside others are run as they are."""
+    UNROLLED = "unrolled"
+    """All are run as they are."""
+
+
 class Unsuited(Refused):
     """A loop that has to be unrolled."""
+
+
+class _Frame:
+    """What is being run: forward, or the step of a loop."""
+
+    def __init__(self, path: Path, step: Any = None) -> None:
+        """step: the symbol of the step."""
+        self.path, self.step, self._loops = path, step, 0
+
+    def next(self) -> Path:
+        """The path of the next loop that it comes to."""
+        self._loops += 1
+        return (*self.path, self._loops - 1)
 
 
 class Loops:
     """The loops of one module, in the order in which forward comes to them."""
 
-    def __init__(self, sizes: Any, make: Callable[[Any, list[Any]], Any]) -> None:
-        """make: a function and its arguments -> a graph."""
+    def __init__(self, form: LoopForm) -> None:
         self.bodies: list[LoopBody] = []
-        self._sizes, self._make = sizes, make
-        self._place = 0
-        self.inside = False
-        """Whether a step is being traced."""
+        self.form = form
+        self._sizes: Any = None
+        self._make: Callable[[Any, list[Any]], Any] | None = None
+        self._known: dict[Path, int] = {}
+        """Where a loop is -> which of the bodies is its."""
+        self._frames: list[_Frame] = [_Frame(())]
         self.learning = False
-        self.unrolling = False
-        """Whether all loops are run as they are."""
+        self.nested = False
+        """Whether there is a loop inside a loop."""
+
+    def use(self, sizes: Any, make: Callable[[Any, list[Any]], Any]) -> None:
+        """make: a function and its arguments -> a graph."""
+        self._sizes, self._make = sizes, make
+
+    @property
+    def inside(self) -> bool:
+        """Whether a step is being traced."""
+        return len(self._frames) > 1
 
     def begin(self, learning: bool) -> None:
         """Before forward is run: to learn the bodies, and then to trace it."""
-        self._place, self.learning = 0, learning
+        self._frames, self.learning = [_Frame(())], learning
         if learning:
             self.bodies.clear()
+            self._known.clear()
 
     def over(
         self, body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
@@ -78,22 +119,33 @@ class Loops:
         from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
         size = keep or (isinstance(count, torch.SymInt) and bool(count.node.expr.free_symbols))
-        if not size or self.inside or self.unrolling:
+        self.nested = self.nested or (size and self.inside)
+        if not size or self.form is LoopForm.UNROLLED or (self.inside and self.form is LoopForm.SINGLE):
             return _unrolled(body, count, state)
         leaves, form = torch.utils._pytree.tree_flatten(state)
         tensors = [v for v in leaves if isinstance(v, torch.Tensor)]
-        step = self._sizes.step(self._place) if self.learning else self.bodies[self._place].step
-        self.inside = True
-        try:
-            with disable_proxy_modes_tracing(), _collecting(tensors) as given:
-                body(step, dict(state))
-            if self.learning:
-                self.bodies.append(self._learnt(body, step, state, tensors, given))
-        finally:
-            self.inside = False
-        known = self.bodies[self._place]
-        found = _operator()(tensors, list(given), count, self._place)
-        self._place += 1
+        path = self._frames[-1].next()
+        number = self._known.get(path)
+        if number is None and not self.learning:
+            raise Unsuited("a loop over a size is not there each time that forward is run")
+        step = self._sizes.step(len(self.bodies)) if number is None else self.bodies[number].step
+
+        def framed(at: Any, carried: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            self._frames.append(_Frame(path, step))
+            try:
+                return body(at, carried)
+            finally:
+                self._frames.pop()
+
+        with disable_proxy_modes_tracing(), _collecting(tensors) as given:
+            framed(step, dict(state))
+        if number is None:
+            with _pausing():  # what an inner loop's graph is made of is nothing that the step around it is given
+                made = self._learnt(framed, step, state, tensors, given)
+            number = self._known[path] = len(self.bodies)
+            self.bodies.append(made)
+        known = self.bodies[number]
+        found = _operator()(tensors, list(given), count, number)
         after = iter(found[: len(tensors)])
         carried = [next(after) if isinstance(v, torch.Tensor) else v for v in leaves]
         stacked = dict(zip(known.stacked, found[len(tensors) :], strict=True))
@@ -108,7 +160,7 @@ class Loops:
         with _substituting({}):
             _, gives = body(step, dict(state))
         shapes = [(list(v.shape), v.dtype) for v in gives.values()]
-        sizes = list(self._sizes.where.values())
+        sizes = [*self._sizes.where.values(), *(f.step for f in self._frames if f.step is not None)]
         carried = [_fresh(v, contiguous=True) for v in tensors]
         ahead = [_fresh(v, contiguous=True) for v in tensors]
         slots = [torch.empty(shape, dtype=dtype) for shape, dtype in shapes]
@@ -136,6 +188,7 @@ class Loops:
                     raise Unsuited("a loop over a size carries a tensor whose shape changes")
                 place.copy_(value)
 
+        assert self._make is not None
         graph = self._make(run, flat)
         self._sizes.hold_for_every(step)
         return LoopBody(names, list(gives), shapes, len(given), step, graph, flat, sizes)
@@ -164,6 +217,23 @@ def _unrolled(body: Body, count: Any, state: dict[str, Any]) -> tuple[dict[str, 
     return state, {name: torch.stack([row[name] for row in rows]) for name in rows[0]} if rows else {}
 
 
+_collectors: list[Any] = []
+"""The modes that collect what the steps that are being run are given, the outermost first."""
+
+
+@contextmanager
+def _pausing() -> Iterator[None]:
+    """Nothing is collected for the steps that are being run; for those that begin inside it is."""
+    before = [c.paused for c in _collectors]
+    for one in _collectors:
+        one.paused = True
+    try:
+        yield
+    finally:
+        for one, paused in zip(_collectors, before, strict=True):
+            one.paused = paused
+
+
 @contextmanager
 def _collecting(own: list[Any]) -> Iterator[list[Any]]:
     """The tensors that functions of torch are given inside and that were made outside, each once."""
@@ -174,7 +244,11 @@ def _collecting(own: list[Any]) -> Iterator[list[Any]]:
     known = {id(v): v for v in own}
 
     class Collecting(TorchFunctionMode):
+        paused = False
+
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if self.paused:
+                return function(*args, **(kwargs or {}))
             for value in torch.utils._pytree.tree_leaves((args, kwargs or {})):
                 if isinstance(value, torch.Tensor) and id(value) not in known:
                     known[id(value)] = value
@@ -188,8 +262,12 @@ def _collecting(own: list[Any]) -> Iterator[list[Any]]:
                     known[id(value)] = value  # kept, so that no other tensor gets its identity
             return made
 
-    with Collecting():
-        yield given
+    with Collecting() as collector:
+        _collectors.append(collector)
+        try:
+            yield given
+        finally:
+            _collectors.pop()
 
 
 @contextmanager
@@ -234,7 +312,7 @@ def in_a_step() -> bool:
 
 def keeps_loops() -> bool:
     """Whether forward is being traced with its loops over sizes as loops: in a constructor they are run as they are."""
-    return bool(_current) and not _current[-1].unrolling
+    return bool(_current) and _current[-1].form is not LoopForm.UNROLLED
 
 
 def over_steps(

@@ -43,7 +43,7 @@ class LoopReading:
                 more[own := self._unique("read")] = value
                 value = own
             read.append(value)
-        symbols = self._names | {str(body.step.node.expr): step}
+        symbols = self._names = self._names | {str(body.step.node.expr): step}
         sizes = [symbols.get(str(v.node.expr), str(v.node.expr)) for v in body.sizes]
         places = [f"{row}[{step}]" for row in rows]
         arguments = [step, *sizes, *names, *ahead, *places, *read]

@@ -97,6 +97,52 @@ BODIES = {
             outs.append(hidden[1])
         return torch.stack(outs), torch.stack(hidden)
 """,
+    "a table of two sizes": """
+        table = torch.zeros(x.shape[0], length + 1, x.shape[2] + 1)
+        for i in range(1, length + 1):
+            for j in range(1, x.shape[2] + 1):
+                best = torch.maximum(table[:, i - 1, j], table[:, i, j - 1])
+                table[:, i, j] = torch.maximum(best, table[:, i - 1, j - 1] + x[:, i - 1, j - 1])
+        return table[:, -1, -1], best
+""",
+    "rows of a table": """
+        last = h.new_zeros(x.shape[0])
+        for i in range(length):
+            cells = []
+            run = last * 0.5
+            for j in range(x.shape[2]):
+                run = torch.tanh(run + x[:, i, j])
+                cells.append(run)
+            last = torch.stack(cells, 1).sum(1)
+        return last, run
+""",
+    "layers round steps": """
+        rows = x.unbind(1)
+        for gain in [0.5, 2.0]:
+            outs = []
+            for row in rows:
+                h = torch.tanh(row * gain + h)
+                outs.append(h)
+            x = torch.stack(outs, 1)
+            rows = x.unbind(1)
+        return x, h
+""",
+    "what an inner loop leaves to the next step": """
+        seen = h * 0
+        for i in range(length):
+            total = seen + x[:, i]
+            for j in range(length):
+                seen = x[:, j] * (i + 1)
+            h = h + total
+        return h
+""",
+    "a number in each row, and a list's elements": """
+        out, kept = torch.empty_like(x), [None] * length
+        for t in range(length):
+            out[:, t] = 0.5
+            kept[t] = x[:, t]
+        return out, torch.stack(kept)
+""",
     "what stays as it is": """
         for t in range(length):
             if h.sum() > 1e6:

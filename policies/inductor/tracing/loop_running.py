@@ -1,0 +1,167 @@
+"""What the text of a loop calls that `loop_syntax` wrote as a call: the loop itself, and lists that it fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kernelwright.policies.inductor.tracing.loops import Unsuited, in_a_step, keeps_loops, over_steps
+
+
+class Stacked(list[Any]):
+    """A list of as many tensors as a loop has steps: `torch.stack` and `torch.cat` take it."""
+
+    def __init__(self, before: list[Any], steps: Any) -> None:
+        """before: what was in the list; steps: what the loop appended, stacked along a first dimension."""
+        super().__init__(before)
+        self.steps = steps
+
+    @property
+    def before(self) -> list[Any]:
+        """What was in the list before the loop."""
+        return list(list.__iter__(self))
+
+    def stack(self, dim: int = 0) -> Any:
+        """`torch.stack` of the list: what was in it before the loop, then one entry for each step."""
+        import torch
+
+        made = self.steps.movedim(0, dim)
+        return torch.cat([torch.stack(self.before, dim), made], dim) if len(self) else made
+
+    def cat(self, dim: int = 0) -> Any:
+        """`torch.cat` of the list along `dim` of its entries."""
+        import torch
+
+        dim = dim % (self.steps.dim() - 1)
+        made = self.steps.movedim(0, dim).flatten(dim, dim + 1)
+        return torch.cat([*self.before, made], dim) if len(self) else made
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == -1:
+            return self.steps[-1]
+        if isinstance(index, slice) and index == slice(None, None, -1) and not len(self):
+            return Stacked([], self.steps.flip(0))
+        raise Unsuited("an element in the middle of a list that a loop over a size fills")
+
+    def __iter__(self) -> Any:
+        raise Unsuited("a second loop over a list that a loop over a size fills")
+
+    def insert(self, index: Any, value: Any) -> None:
+        """Nothing is put between what a loop has collected."""
+        raise Unsuited("an element is put into a list that a loop over a size fills")
+
+    def reverse(self) -> None:
+        """Turns the order of the steps round, as `list.reverse` does."""
+        self.steps = self.steps.flip(0)
+
+
+def own_copy(changed: Any) -> Any:
+    """What a step may write into. Raises Unsuited for a view, whose tensor would not see it."""
+    import torch
+
+    if not in_a_step():
+        return changed
+    if isinstance(changed, list | dict):
+        return changed.copy()
+    if isinstance(changed, torch.Tensor) and changed._is_view():
+        raise Unsuited("a loop over a size writes into a part of a tensor")
+    return changed.clone() if isinstance(changed, torch.Tensor) else changed
+
+
+def last_of(listed: list[Any]) -> Any:
+    """The last element of a list; None where it is empty."""
+    return listed[-1] if isinstance(listed, Stacked) or listed else None
+
+
+def loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str, Any], lists: dict[str, list[Any]],
+    rows: dict[str, tuple[Any, int]]) -> dict[str, Any]:  # fmt: skip
+    """What `for` does, by `over_steps` where the count is a size; returns the values of all names afterwards."""
+    import torch
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    start, stop, stride = _bounds(ranged)
+    count = (stop - start) if stride == 1 else (start - stop) if stride == -1 else None
+    if not isinstance(count, torch.SymInt) or not keeps_loops() or any(isinstance(v, Stacked) for v in lists.values()):
+        return _as_it_is(step, range(start, stop, stride), state, lists, rows)
+
+    rows = {n: (t, d % t.dim()) for n, (t, d) in rows.items()}
+    wide = {n: [*t.shape[:d], *t.shape[d + 1 :]] for n, (t, d) in rows.items()}
+
+    def body(at: Any, carried: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        gives: dict[str, list[Any]] = {}
+        after, last = step(start + at * stride, carried, gives)
+        if any(len(v) != 1 or not isinstance(v[0], torch.Tensor) for v in gives.values()):
+            raise Unsuited("a loop over a size appends several values in one step, or no tensor")
+        for name, shape in wide.items():
+            gives[name] = [torch.broadcast_to(gives[name][0], shape)]
+        tensors = {n: v for n, v in last.items() if isinstance(v, torch.Tensor)}
+        return after, {n: v[0] for n, v in gives.items()} | {f"last_{n}": v for n, v in tensors.items()}
+
+    after, stacked = over_steps(body, count, state)
+    found = dict(after)
+    found |= {n: Stacked(v, stacked[n]) for n, v in lists.items()}
+    for name, (tensor, dim) in rows.items():
+        order = stacked[name].flip(0) if stride == -1 else stacked[name]
+        first = start if stride > 0 else start + (count - 1) * stride
+        whole = order.movedim(0, dim).to(tensor.dtype)
+        complete = statically_known_true(first == 0) and statically_known_true(tensor.shape[dim] == count)
+        found[name] = whole if complete else tensor.slice_scatter(whole, dim, first, first + count)
+    found |= {n.removeprefix("last_"): v[-1] for n, v in stacked.items() if n.startswith("last_")}
+    return _Values(found)
+
+
+class _Values(dict[str, Any]):
+    """Names after a loop; one that is no tensor has no value afterwards."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def _bounds(ranged: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    if len(ranged) == 1:
+        return 0, ranged[0], 1
+    return ranged[0], ranged[1], ranged[2] if len(ranged) == 3 else 1
+
+
+def _as_it_is(step: Callable[..., Any], steps: range, state: dict[str, Any], lists: dict[str, list[Any]],
+    rows: dict[str, tuple[Any, int]]) -> dict[str, Any]:  # fmt: skip
+    last: dict[str, Any] = {}
+    for at in steps:
+        gives: dict[str, list[Any]] = {}
+        state, last = step(at, state, gives)
+        for name, (tensor, dim) in rows.items():
+            if name in gives:
+                _write(tensor, dim, at, gives[name][0])
+        for name, held in lists.items():
+            held.extend(gives.get(name, []))
+    return _Values(state | last | lists | {n: t for n, (t, _) in rows.items()})
+
+
+def _write(written: Any, dim: int, at: int, value: Any) -> None:
+    """One row of a tensor, or one element of a list."""
+    import torch
+
+    if not isinstance(written, torch.Tensor):
+        written[at] = value
+    elif isinstance(value, torch.Tensor):
+        written.select(dim, at).copy_(value)
+    else:
+        written.select(dim, at).fill_(value)
+
+
+def stack(tensors: Any, dim: int = 0) -> Any:
+    """Stacks what a loop has collected, or calls `torch.stack` on ordinary tensors."""
+    import torch
+
+    if isinstance(tensors, Stacked):
+        return tensors.stack(dim)
+    return torch._C._VariableFunctions.stack(list(tensors), dim)
+
+
+def cat(tensors: Any, dim: Any = 0, **options: Any) -> Any:
+    """Joins what a loop has collected, or calls `torch.cat` on ordinary tensors."""
+    import torch
+
+    if isinstance(tensors, Stacked):
+        return tensors.cat(dim)
+    return torch._C._VariableFunctions.cat(list(tensors), dim, **options)
