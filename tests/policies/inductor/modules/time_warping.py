@@ -11,7 +11,7 @@ class Model(nn.Module):
         self.u = nn.ModuleList([nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)])
 
     def forward(self, x, y):
-        for w, u in zip(self.w, self.u):
+        for w, u in zip(self.w, self.u, strict=True):
             h = torch.zeros_like(x[:, 0])
             outs = []
             for t in range(x.shape[1]):
