@@ -39,6 +39,7 @@ def plain_function(function: ast.FunctionDef) -> ast.FunctionDef:
     _without_broadcasts_of_products(made)
     _inline(made)
     tidy_kernel(made)
+    _substitute(made, dict(_aliases(made)))
     drop_unused(made)
     _inline(made)
     tidy_kernel(made)

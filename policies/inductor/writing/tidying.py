@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 INDEX = re.compile(r"([xyz]|r\d_)(index|\d+)$")
 """Inductor's names for places of elements, which are whole numbers."""
@@ -14,17 +17,26 @@ COMBINING = ("maximum", "minimum")
 
 
 def tidy_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
-    """The same kernel, in place: no conversion of what is compared only, no constant tensors where a number does."""
-    _Tidying(_constants_of(function)).visit(function)
+    """The same kernel, in place: no conversion of what is compared only, no constant tensors where a number does, no
+    condition that always holds.
+    """
+    _Tidying(function).visit(function)
     return ast.fix_missing_locations(function)
 
 
-def _constants_of(function: ast.FunctionDef) -> dict[str, ast.Call]:
-    """Names that are one constant tensor wherever they are assigned."""
+def _values_of(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
+    """What each name is assigned."""
     found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             found.setdefault(node.targets[0].id, []).append(node.value)
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For) and isinstance(node.target, ast.Name):
+            found.setdefault(node.target.id, []).append(ast.Name("changing", ast.Load()))
+    return found
+
+
+def _constants_of(found: dict[str, list[ast.expr]]) -> dict[str, ast.Call]:
+    """Names that are one constant tensor wherever they are assigned."""
     return {
         name: values[0]
         for name, values in found.items()
@@ -59,9 +71,18 @@ def _plain(number: ast.expr) -> ast.expr:
     return ast.Constant(0) if nought else number
 
 
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}  # fmt: skip
+
+
 class _Tidying(ast.NodeTransformer):
-    def __init__(self, constants: dict[str, ast.Call]) -> None:
-        self._constants = constants
+    def __init__(self, function: ast.FunctionDef) -> None:
+        values = _values_of(function)
+        self._constants = _constants_of(values)
+        self._once = {name: given[0] for name, given in values.items() if len(given) == 1}
+        """What is assigned in one place only."""
 
     def _full(self, node: ast.expr) -> ast.Call | None:
         """The `tl.full` that an expression is or names."""
@@ -81,17 +102,27 @@ class _Tidying(ast.NodeTransformer):
 
     def _truth(self, node: ast.expr) -> bool | None:
         """True or False where it is that everywhere."""
+        if isinstance(node, ast.Name) and isinstance(self._once.get(node.id), ast.Compare):
+            return self._truth(self._once[node.id])
+        if isinstance(node, ast.Compare):
+            return self._compared(node)
+        value = self._held(node)
+        return value if isinstance(value, bool) else None
+
+    def _compared(self, node: ast.Compare) -> bool | None:
+        """What a comparison of two constants gives; of a truth with 0, its opposite."""
+        compared, right = _COMPARED.get(type(node.ops[0])), self._held(node.comparators[0])
+        left = self._held(node.left)
+        if left is None and isinstance(node.left, ast.Compare | ast.Name):
+            left = self._truth(node.left)
+        return None if compared is None or left is None or right is None else compared(left, right)
+
+    def _held(self, node: ast.expr) -> bool | int | float | None:
+        """The number or truth that a constant, or a tensor of one constant, holds."""
         full = self._full(node)
-        if full is not None and isinstance(full.args[1], ast.Constant) and isinstance(full.args[1].value, bool):
-            return full.args[1].value
-        if (
-            isinstance(node, ast.Compare)
-            and isinstance(node.ops[0], ast.Eq)
-            and ast.unparse(node.comparators[0]) == "0"
-        ):
-            inner = self._truth(node.left)
-            return None if inner is None else not inner
-        return None
+        value = node if full is None else full.args[1]
+        known = isinstance(value, ast.Constant) and isinstance(value.value, bool | int | float)
+        return value.value if known and isinstance(value, ast.Constant) else None
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -113,12 +144,24 @@ class _Tidying(ast.NodeTransformer):
 
     def _where(self, node: ast.Call) -> ast.expr:
         condition, yes, no = node.args
+        if (truth := self._truth(condition)) is not None and self._same_form(yes, no):
+            return yes if truth else no
         if isinstance(yes, ast.Call) and _calls(yes, "tl.where") and ast.dump(yes.args[0]) == ast.dump(condition):
             yes = node.args[1] = yes.args[1]
         for place, value, other in ((1, yes, no), (2, no, yes)):
             if (number := self._number(value, other)) is not None:
                 node.args[place] = number
         return node
+
+    def _same_form(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether both are loads from the same places of two tensors: either may stand for a choice between them."""
+        places = []
+        for node in (one, other):
+            load = self._once.get(node.id) if isinstance(node, ast.Name) else node
+            if not (isinstance(load, ast.Call) and _calls(load, "tl.load") and isinstance(load.args[0], ast.BinOp)):
+                return False
+            places.append(ast.dump(load.args[0].right))
+        return places[0] == places[1]
 
     def _combined(self, node: ast.Call, name: str) -> ast.expr:
         """`maximum(x, 0)`: the number last."""

@@ -59,6 +59,24 @@ def test_a_size_is_converted_by_a_function(before: str, after: str):
     assert ast.unparse(plain.plain_function(function).body[0]) == after
 
 
+def test_a_condition_on_constants_goes_where_it_always_holds():
+    constants = ["c = tl.full([1], 0, tl.int64)", "d = tl.full([1], 1, tl.int64)"]
+    assert simplified(*constants, "e = c < d", "a = e & m")[3] == "a = m"
+    assert simplified(*constants, "e = c >= d", "a = e & m")[3] == "a = e & m"
+    assert simplified(*constants, "e = c >= d", "a = (e == 0) & m")[3] == "a = m"
+    assert simplified(*constants, "e = c >= d", "a = e | m")[3] == "a = m"
+    assert simplified("t = tl.full([1], False, tl.int1) == 0", "a = t & m")[1] == "a = m"
+    assert simplified("e = m", "e = tl.full([1], True, tl.int1) == 0", "a = e | m")[2] == "a = e | m"
+
+
+def test_a_choice_that_is_known_is_made_between_loads_of_the_same_places_alone():
+    loads = ["x = tl.load(p + i, m)", "y = tl.load(q + i, m)", "z = tl.load(q + 0)", "e = 0 < 1"]
+    assert simplified(*loads, "a = tl.where(e, x, y)")[4] == "a = x"
+    assert simplified(*loads, "a = tl.where(e == 0, x, y)")[4] == "a = y"
+    assert simplified(*loads, "a = tl.where(e, z, y)")[4] == "a = tl.where(e, z, y)"
+    assert simplified(*loads, "a = tl.where(e, 1.0, y)")[4] == "a = tl.where(e, 1.0, y)"
+
+
 def test_a_constant_that_is_assigned_twice_differently_stays_a_tensor():
     one = ["c = tl.full([1], 0.0, tl.float32)", "a = tl.where(m, x, c)"]
     assert simplified(*one)[1] == "a = tl.where(m, x, 0.0)"
