@@ -120,9 +120,9 @@ class _Tidying(ast.NodeTransformer):
     def _held(self, node: ast.expr) -> bool | int | float | None:
         """The number or truth that a constant, or a tensor of one constant, holds."""
         full = self._full(node)
-        value = node if full is None else full.args[1]
-        known = isinstance(value, ast.Constant) and isinstance(value.value, bool | int | float)
-        return value.value if known and isinstance(value, ast.Constant) else None
+        held = node if full is None else full.args[1]
+        value = held.value if isinstance(held, ast.Constant) else None
+        return value if isinstance(value, bool | int | float) else None
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
