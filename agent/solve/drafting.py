@@ -104,7 +104,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         try:
             made = draft(
                 problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied, tf32=tf32,
-                split=split, seconds=round(left),
+                split=split, seconds=max(1, round(left)),
             )  # fmt: skip
         except InfrastructureError as error:
             made = Draft(mode=mode, refused=str(error))

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from mcp import ClientProgram, StdioServerParameters
+from mcp import Client, StdioServerParameters
 
 from kernelwright.agent.mcp_server.installing import ClientProgram as Coding
 from kernelwright.agent.mcp_server.installing import install
@@ -23,7 +23,7 @@ def tool_names(entry: dict, folder: Path) -> set[str]:
 
     async def ask() -> set[str]:
         params = StdioServerParameters(command=entry["command"], args=entry["args"], env=environment(), cwd=str(folder))
-        async with ClientProgram(params) as client:
+        async with Client(params) as client:
             return {tool.name for tool in (await client.list_tools()).tools}
 
     return asyncio.run(ask())
