@@ -89,8 +89,7 @@ class Judge:
 
         sharers: judges, of other processes too, that keep memory on this GPU, or on this CPU.
         """
-        self.device, self.sharers = device, sharers
-        self._gpu = gpu
+        self.device, self._sharers, self._gpu = device, sharers, gpu
         self._parts = KEPT_MEMORY_PARTS if sharers == 1 else 2 * KEPT_MEMORY_PARTS
         """Others need room too, for problems of which one alone fills half of the memory."""
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
@@ -278,11 +277,11 @@ class Judge:
         """
         if self.memory is None:
             return
-        whole = self.memory.total() // self.sharers
+        whole = self.memory.total() // self._sharers
         if self.buffers.waiting > whole // self._parts:
             self.reopen_later()
             self.buffers.trim(whole // self._parts // 2)
-        if self.sharers > 1:
+        if self._sharers > 1:
             self.leave_room()
 
     def leave_room(self) -> None:
@@ -307,9 +306,13 @@ class Judge:
         while needed > self.memory.free() and (self._drop_timed(problem) or self._kept.drop_oldest(problem.name)):
             pass
         self.memory.give_back_unused()
-        alone = self._gpu is not None and not fits_beside_others(problem, self._gpu)  # the others are not at work
-        if self._gpu is not None and alone and self.sharers > 1 and needed > self.memory.free():
-            wait_for_room(self._gpu.uuid, needed, self.sharers - 1)
+        if needed > self.memory.free() and self._sharers > 1 and self._gpu is not None:
+            self._ask_others(problem, self._gpu, needed)
+
+    def _ask_others(self, problem: Problem, gpu: Gpu, needed: int) -> None:
+        """Asks the other judges of this GPU for memory, unless they may be at work beside this problem."""
+        if not fits_beside_others(problem, gpu):
+            wait_for_room(gpu.uuid, needed, self._sharers - 1)
 
     def give_room(self, needed: int) -> None:
         """Lets go of what is kept until so many bytes of the GPU are free, of what was used last, too. For a judge that

@@ -41,7 +41,7 @@ class GpuMemory:
 
     def free(self) -> int:
         """Bytes that nobody has, and those that torch keeps unused in this process."""
-        return self._info()[0] + self.unused()
+        return self.free_for_all() + self.unused()
 
     def free_for_all(self) -> int:
         """Bytes that nobody has."""

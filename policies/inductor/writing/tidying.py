@@ -115,7 +115,9 @@ class _Tidying(ast.NodeTransformer):
         left = self._held(node.left)
         if left is None and isinstance(node.left, ast.Compare | ast.Name):
             left = self._truth(node.left)
-        return None if compared is None or left is None or right is None else compared(left, right)
+        if len(node.ops) > 1 or compared is None or left is None or right is None:
+            return None
+        return compared(left, right)
 
     def _held(self, node: ast.expr) -> bool | int | float | None:
         """The number or truth that a constant, or a tensor of one constant, holds."""

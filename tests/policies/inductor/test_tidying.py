@@ -63,6 +63,7 @@ def test_a_condition_on_constants_goes_where_it_always_holds():
     constants = ["c = tl.full([1], 0, tl.int64)", "d = tl.full([1], 1, tl.int64)"]
     assert simplified(*constants, "e = c < d", "a = e & m")[3] == "a = m"
     assert simplified(*constants, "e = c >= d", "a = e & m")[3] == "a = e & m"
+    assert simplified("e = 0 < 1 < n", "a = e & m")[1] == "a = e & m"
     assert simplified(*constants, "e = c >= d", "a = (e == 0) & m")[3] == "a = m"
     assert simplified(*constants, "e = c >= d", "a = e | m")[3] == "a = m"
     assert simplified("t = tl.full([1], False, tl.int1) == 0", "a = t & m")[1] == "a = m"
