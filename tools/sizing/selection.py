@@ -137,7 +137,6 @@ def _drawn(
     chance = random.Random(seed)
     more = [
         *_some_of(thin, chance, THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES),
-        *(_broad(problem, small, seed >> 16) if on_cpu and count >= FEW_SIZES else ()),
         *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
         *(s for n in powers_in(source) for s in _just_beyond(problem, small, n + n // 2, budget)[:1]),
         *chance.sample(crossing, min(len(crossing), CROSSING_SIZES)),
@@ -152,7 +151,8 @@ def _drawn(
     left = [d for d in pool if d.sizes not in [o.sizes for o in own.sizes]]
     first, rest = left[: wanted // 2], left[wanted // 2 :]  # what tells most comes first
     chosen = [*first, *random.Random(seed).sample(rest, min(len(rest), wanted - len(first)))]
-    found = [*own.sizes, *chosen]
+    broad = _broad(problem, small, seed >> 16) if on_cpu and count >= FEW_SIZES else ()  # beside all others
+    found = [*own.sizes, *chosen, *(d for d in broad if d.sizes not in [o.sizes for o in (*own.sizes, *chosen)])]
     return must, found, own.notes if len(found) < count else ()
 
 
