@@ -4,37 +4,23 @@ text names.
 
 from __future__ import annotations
 
-import ast
 import functools
-import itertools
 import math
-import operator
 import random
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from kernelwright.tools.judging.rules import AtSize
-from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.dry_run import DryRunFailed, weigh
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.report import Value
-from kernelwright.tools.sizing.size_draws import (
-    CPU_BUDGET,
-    GPU_BUDGET,
-    Budget,
-    Drawn,
-    author_sizes,
-    draw_sizes,
-    sizes_that_reach,
-)
+from kernelwright.tools.sizing.author_sizes import author_sizes
+from kernelwright.tools.sizing.numbers_in_text import compared_in, numbers_in, powers_in, thresholds_in
+from kernelwright.tools.sizing.size_draws import CPU_BUDGET, GPU_BUDGET, Budget, Drawn, draw_sizes, sizes_that_reach
 from kernelwright.tools.sizing.size_search import places
 from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.tracing.client import SizeRequest
 
-MOST_NODES = 200_000
-"""Of a candidate's syntax tree that are looked through for numbers."""
-LARGEST_BLOCK = 1 << 17
 FEW_MULTIPROCESSORS = (1, 2, 3)
 """Of the pretended GPU at some sizes on a CPU, so that persistent kernels go through their loops."""
 THIN_SIZES, FEW_THIN_SIZES, FEW_SIZES = 2, 1, 6
@@ -49,22 +35,15 @@ BROAD_DIMENSIONS = 2
 """Of a problem with more of them no such size is drawn: work that grows with their product is too slow."""
 CROSSING_SIZES = 2
 """Sizes of a verdict that cross a threshold of the candidate's text."""
-MAX_COMPARED_NUMBERS = 3
-"""Numbers in comparisons of a text whose other side is always looked at."""
 MAX_SIZES_OF_A_NUMBER = 2
 """Sizes for each of them."""
 MOST_ROWS = 1 << 13
-MOST_THRESHOLDS = 12
 MAX_THIN_SIZES = 6
 THIN_BUDGET = (1 << 16, 20_000_000)
 """Elements and operations of such a size."""
 TABLE_BUDGET = (1 << 18, 1 << 13)
 """Elements of one whose outputs have no more than the second number: a table of which a few rows are read."""
 LEAST_EXTENT = 3
-LEAST_POWER, MOST_POWERS = 128, 2
-"""Of the powers of two in a text's comparisons and differences the largest are gone beyond, too: a window, or the
-length from which on something else is done.
-"""
 MOST_TIMES_LARGER = 2
 """Times the problem's own extent that one may have on a GPU."""
 MIN_EXTENT_TO_CAP = 64
@@ -222,46 +201,6 @@ def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: in
     return tuple(nearest[n] for n in sorted(nearest, key=lambda n: -full.get(n, 0)))
 
 
-def thresholds_in(source: str) -> tuple[int, ...]:
-    """Returns those numbers of a text that are over 16 and no power of two: sizes at which it may do something else."""
-    return tuple(n for n in numbers_in(source) if n > 16 and n & (n - 1))[:MOST_THRESHOLDS]
-
-
-def compared_in(source: str) -> tuple[int, ...]:
-    """Numbers over 16 and no power of two that a text compares something with, written out or as arithmetic."""
-    found = dict.fromkeys(n for node in _nodes(source) for n in _compared_integers(node) if n > 16 and n & (n - 1))
-    return tuple(found)[:MAX_COMPARED_NUMBERS]
-
-
-def powers_in(source: str) -> tuple[int, ...]:
-    """The largest powers of two that a text compares something with, or takes off it or adds to it."""
-    found = {n for node in _nodes(source) for n in _compared_integers(node)}
-    for node in _nodes(source):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Add):
-            found |= {n for side in (node.left, node.right) if (n := _fold_constants(side)) is not None}
-    powers = [n for n in found if LEAST_POWER <= n <= LARGEST_BLOCK and not n & (n - 1)]
-    return tuple(sorted(powers, reverse=True)[:MOST_POWERS])
-
-
-@functools.lru_cache(maxsize=16)
-def _nodes(source: str) -> tuple[ast.Compare | ast.BinOp, ...]:
-    """Comparisons and arithmetic of a text, in order; none of one that is no Python."""
-    try:
-        tree = parse_module(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    every = itertools.islice(ast.walk(tree), MOST_NODES)
-    return tuple(node for node in every if isinstance(node, ast.Compare | ast.BinOp))
-
-
-def _compared_integers(node: ast.Compare | ast.BinOp) -> list[int]:
-    """Whole numbers among what is compared, and among the arguments of a call or a sequence there; none of sums."""
-    if isinstance(node, ast.BinOp):
-        return []
-    sides = (_fold_constants(part) for side in (node.left, *node.comparators) for part in (side, *_arguments(side)))
-    return [n for n in sides if n is not None]
-
-
 @functools.lru_cache(maxsize=256)
 def _with_one_full_extent(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[Drawn, ...]:
     """Small sizes but for one extent, which is the problem's own: a kernel that does something else just there is seen
@@ -324,76 +263,3 @@ def reaching(problem: Problem, source: str, selection: Selection, device: str) -
         AtSize(index=i + 1, problem=d.applied(problem), sizes=d.sizes, why=d.why)
         for i, d in enumerate(found.sizes[:MOST_REACHING_SIZES])
     ]
-
-
-def numbers_in(source: str) -> list[int]:
-    """Integers over 8 that a text names, each once: block sizes and thresholds. Bounded, without recursion."""
-    return list(_numbers_in(source))
-
-
-@functools.lru_cache(maxsize=16)
-def _numbers_in(source: str) -> tuple[int, ...]:
-    try:
-        tree = parse_module(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    found = {n for n in _integers(tree) if 8 < n <= 1 << 40}
-    powers = sorted(n for n in found if n & (n - 1) == 0 and n <= LARGEST_BLOCK)
-    return (*powers, *sorted(n for n in found if n not in powers))
-
-
-def _integers(tree: ast.AST) -> Iterator[int]:
-    waiting = deque([tree])
-    for _ in range(MOST_NODES):
-        if not waiting:
-            return
-        node = waiting.popleft()
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and abs(node.value) < 1e12:
-            yield int(node.value)
-        if isinstance(node, ast.BinOp) and (value := _fold_constants(node)) is not None:
-            yield value
-        waiting.extend(ast.iter_child_nodes(node))
-
-
-def _arguments(node: ast.AST) -> list[ast.expr]:
-    """Of a call or of a sequence: `range(1500, 3700)`, `(3, 5)`."""
-    return node.args if isinstance(node, ast.Call) else list(getattr(node, "elts", ()))
-
-
-def _fold_constants(node: ast.AST, depth: int = 8) -> int | None:
-    """The whole number that arithmetic on literals gives, or the length of a text that is written out, up to 2**40.
-    None where it is neither.
-    """
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
-        return _length(node.args[0])
-    if isinstance(node, ast.Constant):
-        value = node.value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1 << 40:
-            return None
-        return int(value) if float(value).is_integer() else None
-    if not isinstance(node, ast.BinOp) or not depth:
-        return None
-    left, right = _fold_constants(node.left, depth - 1), _fold_constants(node.right, depth - 1)
-    work = _FOLDABLE_OPERATORS.get(type(node.op))
-    if left is None or right is None or work is None:
-        return None
-    found = work(left, right) if right <= _MOST_EXPONENT.get(type(node.op), right) else None
-    return found if found is not None and 0 <= found <= 1 << 40 else None
-
-
-def _length(node: ast.AST) -> int | None:
-    """Of a text or a list that is written out, repeated perhaps."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        sides = (_length(node.left), _fold_constants(node.right)), (_length(node.right), _fold_constants(node.left))
-        found = [one * times for one, times in sides if one is not None and times is not None]
-        return found[0] if found and found[0] <= 1 << 40 else None
-    if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
-        return len(node.value)
-    return len(node.elts) if isinstance(node, ast.List | ast.Tuple) else None
-
-
-_FOLDABLE_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.LShift: operator.lshift,
-    ast.Pow: operator.pow, ast.FloorDiv: lambda a, b: a // b if b else 0, ast.RShift: operator.rshift,
-}  # fmt: skip
-_MOST_EXPONENT: dict[type[ast.operator], int] = {ast.LShift: 40, ast.Pow: 40, ast.RShift: 40}

@@ -1,22 +1,21 @@
-"""Sizes at which a candidate must be right: drawn anew from a seed, the author's own, and those that reach a kernel
-which small sizes do not.
+"""Draws sizes at which a candidate must be right: anew from a seed, and those that reach a kernel which small sizes
+do not launch.
 
-Which numbers of a reference may change, and together with which, is learned once a problem (size_learning.py). Weights
-change with the sizes, so widths and constructor arguments are free too. What it does not do: change numbers written
-inside Model, or what is computed (windows, strides, axes, layers).
+Which numbers of a reference may change, and together with which, is learned once for each problem (`learning.py`).
+Weights change with the sizes, so widths and constructor arguments are free too. Numbers written inside `Model`, and
+what is computed (windows, strides, axes, layers), stay as they are.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
-from kernelwright.tools.problem import Problem, ProblemError, module_integers, parse
+from kernelwright.tools.problem import Problem, parse
 from kernelwright.tools.references.dry_run import Weight
 from kernelwright.tools.report import Value
-from kernelwright.tools.sizing.learning import AUTHOR_SHAPES, learn_structure
+from kernelwright.tools.sizing.learning import learn_structure
 from kernelwright.tools.sizing.multipliers import Chooser, usable_blocks, widen_budget
 from kernelwright.tools.sizing.size_search import places
 from kernelwright.tools.sizing.small_sizes import shrink
@@ -30,8 +29,8 @@ __all__ = [
     "Budget",
     "Drawn",
     "DrawnSizes",
-    "author_sizes",
     "draw_sizes",
+    "functions_of",
     "sizes_that_reach",
 ]
 
@@ -44,7 +43,6 @@ MOST_ATTEMPTS = 3
 """Sets of multipliers that are tried for each size that is wanted."""
 COST_SLACK = 1.5
 """By how much a dry run may weigh more than was estimated, where sizes are over the budget in any case."""
-NAME_OF_OTHER_INPUTS = re.compile(r"get_inputs_\w+")
 MAX_DESCRIBED_DIMENSIONS = 4
 """Dimensions that a size's description names."""
 
@@ -66,7 +64,7 @@ class Drawn(Value):
             return resized
         text = f"{resized.source}\n\nget_inputs = {self.inputs}\n"
         init = self.inputs.replace("get_inputs", "get_init_inputs")
-        if init in _functions(problem):
+        if init in functions_of(problem):
             text += f"get_init_inputs = {init}\n"
         return resized.model_copy(update={"source": text})
 
@@ -265,70 +263,6 @@ def _crossing(structure: SizeStructure, chooser: Chooser, threshold: int) -> Ite
         yield [max(f, int(b * share)) for f, b in zip(floors, structure.bases, strict=True)]
 
 
-def author_sizes(problem: Problem, base: Mapping[str, int] | None = None, budget: Budget | None = None) -> DrawnSizes:
-    """The shapes that the problem's author asks for, in the order of the text.
-
-    Nothing is run, unless a budget is given.
-
-    Two forms are understood, both at module level:
-
-        shapes = [{"rows": 5, "columns": 7}, {"rows": 64, "columns": 1000}]       or SHAPES: numbers that the reference
-        names def get_inputs_odd(): return [torch.randn(3, 7)]                          used in place of get_inputs;
-        get_init_inputs_odd, where
-                                                                                  it exists, in place of get_init_inputs
-
-    base: sizes that the others keep. budget: shapes over it are left out, and a note says which. Raises ProblemError
-    where a shape names something that is no number of the reference. A list of dictionaries that names none of them is
-    taken for something else.
-    """
-    asked = [
-        Drawn(sizes={**(base or {}), **shape}, why=f"the author's shape {number}")
-        for number, shape in enumerate(_author_shapes(problem), 1)
-    ]
-    others = [name for name in _functions(problem) if NAME_OF_OTHER_INPUTS.fullmatch(name)]
-    asked += [Drawn(sizes=dict(base or {}), why=f"the author's {name}", inputs=name) for name in others]
-    if budget is None:
-        return DrawnSizes(sizes=tuple(asked))
-    fitting = [drawn for drawn in asked if _fits(drawn, problem, budget)]
-    notes = tuple(f"{drawn.why} is too large here" for drawn in asked if drawn not in fitting)
-    return DrawnSizes(sizes=tuple(fitting), notes=notes)
-
-
-def _fits(drawn: Drawn, problem: Problem, budget: Budget) -> bool:
-    """True as well where no dry run says what it weighs."""
-    weight = Trials(drawn.applied(problem), {}, DRAWING_CALLS).at({})
-    return weight is None or budget.holds(weight)
-
-
-def _author_shapes(problem: Problem) -> list[dict[str, int]]:
-    known = {*module_integers(problem.source), *places(problem)}
-    found: list[dict[str, int]] = []
-    for node in parse(problem.source).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if getattr(targets[0], "id", "") in AUTHOR_SHAPES:
-            shapes = _sizes_written(getattr(node, "value", None))
-            if any(known & set(shape) for shape in shapes):
-                found += shapes
-    if unknown := sorted({name for shape in found for name in shape} - known):
-        names = ", ".join(sorted(module_integers(problem.source)))
-        raise ProblemError(f"shapes names {', '.join(unknown)}, which is no number of the reference: it has {names}")
-    return found
-
-
-def _sizes_written(node: ast.expr | None) -> list[dict[str, int]]:
-    if node is None:
-        return []
-    try:
-        value = ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return []
-    entries = value if isinstance(value, list | tuple) else []
-    return [
-        entry
-        for entry in entries
-        if isinstance(entry, dict) and entry and all(type(k) is str and type(v) is int for k, v in entry.items())
-    ]
-
-
-def _functions(problem: Problem) -> list[str]:
+def functions_of(problem: Problem) -> list[str]:
+    """The names of the functions of a reference, in the order of its text."""
     return [node.name for node in parse(problem.source).body if isinstance(node, ast.FunctionDef)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.judge_suites import problem_of
-from kernelwright.tools.sizing.selection import MAX_COMPARED_NUMBERS, compared_in, numbers_in, powers_in, select
+from kernelwright.tools.sizing.numbers_in_text import MAX_COMPARED_NUMBERS, compared_in, numbers_in, powers_in
+from kernelwright.tools.sizing.selection import select
 
 
 def test_a_number_that_arithmetic_spells_is_found():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.problems.finding import catalogue, find_by_name
-from kernelwright.tools.problem import Problem, ProblemError, module_integers, with_integers
+from kernelwright.tools.problem import Problem, module_integers, with_integers
 from kernelwright.tools.references.dry_run import run_once, weigh
 from kernelwright.tools.sizing.learning import learn_structure
 from kernelwright.tools.sizing.size_draws import (
@@ -21,7 +21,6 @@ from kernelwright.tools.sizing.size_draws import (
     GPU_BUDGET,
     Budget,
     DrawnSizes,
-    author_sizes,
     draw_sizes,
     sizes_that_reach,
 )
@@ -299,57 +298,6 @@ def test_fewer_sizes_than_asked_for_are_noted():
     found = draw_sizes(problem, shrink(problem).sizes, [], 1, 8, Budget(elements=15, operations=100))
     assert 0 < len(found.sizes) < 8
     assert any("of 8 sizes: no more distinct ones within the budget" in note for note in found.notes)
-
-
-def test_sizes_that_must_be_come_first_and_count():
-    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + SHAPES})
-    must = author_sizes(problem).sizes
-    found = draw_sizes(problem, shrink(problem).sizes, BLOCKS, 1, 4, CPU_BUDGET, must=must)
-    assert found.sizes[:2] == must
-    assert len(found.sizes) == 4
-    assert len(draw_sizes(problem, {}, BLOCKS, 1, 1, CPU_BUDGET, must=must).sizes) == 2
-
-
-SHAPES = '\nshapes = [{"rows": 5, "columns": 7}, {"columns": 300}]\n'
-
-
-def test_an_author_s_shapes_are_read_from_the_problem():
-    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + SHAPES})
-    found = author_sizes(problem, {"rows": 3, "columns": 4})
-    assert [d.sizes for d in found.sizes] == [{"rows": 5, "columns": 7}, {"rows": 3, "columns": 300}]
-    assert run_once(found.sizes[0].applied(problem))[0].shape == (5, 7)
-    assert found.sizes[0].why == "the author's shape 1"
-
-
-def test_an_author_s_other_inputs_replace_get_inputs():
-    text = "\ndef get_inputs_odd():\n    return [torch.randn(3, 7)]\n"
-    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + text})
-    (found,) = author_sizes(problem).sizes
-    assert found.inputs == "get_inputs_odd"
-    assert run_once(found.applied(problem))[0].shape == (3, 7)
-
-
-def test_an_author_s_shape_beyond_the_budget_is_left_out_and_noted():
-    text = '\nshapes = [{"rows": 5, "columns": 7}, {"rows": 9000, "columns": 9000}]\n'
-    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + text})
-    found = author_sizes(problem, budget=CPU_BUDGET)
-    assert len(found.sizes) == 1
-    assert found.notes == ("the author's shape 2 is too large here",)
-
-
-def test_a_shape_that_names_nothing_of_the_reference_is_one_line_that_says_what_there_is():
-    text = '\nshapes = [{"rows": 5, "colunms": 7}]\n'
-    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + text})
-    with pytest.raises(
-        ProblemError, match=r"shapes names colunms, which is no number of the reference: it has columns, rows"
-    ):
-        author_sizes(problem)
-
-
-def test_a_list_that_means_something_else_is_left_alone():
-    text = '\nshapes = [{"name": "a"}, (3, 4)]\nSHAPES = [{"depth": 3}]\n'
-    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + text})
-    assert author_sizes(problem) == DrawnSizes(sizes=())
 
 
 def test_sizes_that_reach_take_written_values_and_cross_thresholds():
