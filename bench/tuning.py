@@ -2,13 +2,15 @@
 eager, flash attention against torch's own.
 
 python -m bench.tuning sweep [--device cuda:0] [--only matmul,matvec] [--configurations 64] [--seconds 270] [--out DIR]
+python -m bench.tuning sweep --device cuda:0 --scale 8 --only vector_add,fused_softmax [--configurations 8]
 python -m bench.tuning attention [--device cuda:0] [--only attention_128_full_4096] [--seconds 270] [--out DIR]
 python -m bench.tuning report DIR
 
 On a CPU `sweep` compiles and ranks and stops before the clock: a rehearsal whose table holds no time. The next kernels
 are compiled while one is timed. Every row is written as it is made, halving first; after `--seconds` nothing is begun,
-and a search that is under way ends with what it has. The same command with the same folder goes on. KernelBench with
-TUNE is
+and a search that is under way ends with what it has. The same command with the same folder goes on. `--scale 8` makes a
+problem's first size eight times as large: gigabytes instead of hundreds of megabytes, where the time of a launch and
+its last programs no longer counts. KernelBench with TUNE is
 `agent solve kernelbench:1/1 --draft compiler --policy compiler --device cuda:0`, which tunes where there is a GPU.
 """
 
@@ -55,6 +57,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names of kernels, with commas between")
     parser.add_argument("--seconds", type=float, default=270.0, help="after which nothing more is begun")
     parser.add_argument("--configurations", type=int, default=64)
+    parser.add_argument("--scale", type=int, default=1, help="by which a problem's first size is multiplied")
     parser.add_argument("--out", type=Path, default=Path("tuning"))
     asked = parser.parse_args()
     if asked.what == "report":
@@ -75,7 +78,7 @@ def main() -> None:
 # ---------------------------------------------------------------------- kernels
 def sweep(evaluator: Any, asked: argparse.Namespace) -> None:
     asked_for = asked.only.split(",") if asked.only else KERNELS
-    names = [name for name in asked_for if not (asked.out / f"{name}.json").exists()]
+    names = [name for name in asked_for if not (asked.out / f"{_told_name(name, asked)}.json").exists()]
     evaluator.environment()
     with ThreadPoolExecutor(AHEAD, thread_name_prefix="ahead") as pool:
         waiting = [(name, pool.submit(compiled, evaluator, asked, name)) for name in names]
@@ -87,9 +90,9 @@ def sweep(evaluator: Any, asked: argparse.Namespace) -> None:
                 print(f"{name} and what follows were not reached", file=sys.stderr)
                 break
             except Exception as error:  # one kernel that fails ends no sweep, and is told in the table
-                row = {"kernel": name, "failure": f"{type(error).__name__}: {error}"}
+                row = {"kernel": _told_name(name, asked), "failure": f"{type(error).__name__}: {error}"}
             row |= {"seconds": time.monotonic() - begun, "date": date.today().isoformat(), **machine(evaluator)}
-            (asked.out / f"{name}.json").write_text(json.dumps(row, indent=1), encoding="utf-8")
+            (asked.out / f"{row['kernel']}.json").write_text(json.dumps(row, indent=1), encoding="utf-8")
             print(row, file=sys.stderr, flush=True)
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -125,24 +128,52 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
     from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
     in_time(asked)
-    problem, source = problem_of(name), (GOOD / f"{name}.py").read_text(encoding="utf-8")
+    problem, source = scaled(problem_of(name), asked.scale), (GOOD / f"{name}.py").read_text(encoding="utf-8")
     target, begun = evaluator.target if evaluator.on_gpu else asked.target, time.monotonic()
     settings = TuneSettings(
         target=target, device=asked.device, configurations=asked.configurations,
         measured=max(2, CALLS * asked.configurations // EIGHTH // CALLS_BEFORE_HALVING),
     )  # fmt: skip
-    with Journal(asked.out / f"{name}.compiled.jsonl", f"{name} {target} {asked.configurations}") as journal:
+    told_name = _told_name(name, asked)
+    with Journal(asked.out / f"{told_name}.compiled.jsonl", f"{told_name} {target} {asked.configurations}") as journal:
         tuner = Tuner(evaluator, problem, source, settings, journal, lambda _: in_time(asked), kernel=name)
         space, groups = tuner.pruned()
     rows = [row for row in groups[0].rows if row.score.passed]
     told = {
-        "kernel": name, "parameters": list(groups[0].parameters), "compiled": len(groups[0].rows), "target": target,
-        "launchable": len(rows), "best_by_model": rows[0].relative if rows else None,
+        "kernel": told_name, "parameters": list(groups[0].parameters), "light_ms": light_ms(evaluator, problem),
+        "compiled": len(groups[0].rows), "target": target, "launchable": len(rows),
+        "best_by_model": rows[0].relative if rows else None,
         "compile_seconds": time.monotonic() - begun,
     }  # fmt: skip
     texts = {key_of(row.configuration): rewrite(tuner.file.source, space, row.configuration) for row in rows}
     chosen = tuple(key_of(row.configuration) for row in rows if row.fate is ConfigurationOutcome.REMAINS)
     return Compiled(told, problem, texts, key_of(space.start()), chosen)
+
+
+def _told_name(name: str, asked: argparse.Namespace) -> str:
+    return name if asked.scale == 1 else f"{name}_x{asked.scale}"
+
+
+def scaled(problem: Any, scale: int) -> Any:
+    """The problem with the first of its sizes so many times as large."""
+    from kernelwright.tools.problem import module_integers
+
+    sizes = module_integers(problem.source)
+    first = next(iter(sizes))
+    return problem if scale == 1 else problem.with_sizes({first: sizes[first] * scale})
+
+
+def light_ms(evaluator: Any, problem: Any) -> float | None:
+    """Milliseconds of the problem at the speed of light of this GPU; None without one."""
+    from kernelwright.tools.hardware.machine_info import evaluating_environment
+    from kernelwright.tools.timing.roofline import roofline
+    from kernelwright.tools.timing.speed_of_light import work_of
+
+    gpu = evaluating_environment(evaluator.device)[1] if evaluator.on_gpu else None
+    work = work_of(problem)
+    return (
+        roofline(work, gpu.bytes_per_second, gpu.rates).milliseconds if gpu is not None and work is not None else None
+    )
 
 
 def measured(evaluator: Any, asked: argparse.Namespace, made: Compiled) -> dict[str, Any]:
@@ -289,11 +320,12 @@ def report(folder: Path) -> str:
     """What lies in a folder, as a table; geometric means over what was measured."""
     rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     columns = ["kernel", "compiled", "launchable", "untuned ms", "exhaustive ms", "halving ms", "launches", "eager ms"]
-    columns += ["card", "date"]
+    columns += ["of the speed of light", "card", "date"]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in rows:
         told = [row.get("compiled"), row.get("launchable"), row.get("start_ms"), row.get("best_ms")]
         told += [row.get("halving_ms"), row.get("halving_launches"), row.get("eager_ms")]
+        told.append(_share_of_light(row))
         cells = [row["kernel"], *map(_cell, told), row.get("gpu") or "no GPU", row["date"]]
         lines.append("| " + " | ".join(cells) + (f" | {row['failure']} |" if "failure" in row else " |"))
     timed = [r for r in rows if r.get("halving_ms") and r.get("start_ms") and r.get("eager_ms")]
@@ -310,6 +342,12 @@ def report(folder: Path) -> str:
     if not timed:
         lines += ["", "Nothing was measured: a rehearsal without a GPU."]
     return "\n".join(lines)
+
+
+def _share_of_light(row: dict[str, Any]) -> float | None:
+    """Of the fastest configuration that was seen."""
+    fastest = min((ms for ms in (row.get("best_ms"), row.get("halving_ms")) if ms), default=None)
+    return round(row["light_ms"] / fastest, 3) if fastest and row.get("light_ms") else None
 
 
 def _mean(ratios: Any) -> float:
