@@ -122,6 +122,20 @@ def test_a_write_beside_an_output_is_told(rig):
     assert reply.written_outside
 
 
+def test_a_process_that_unmaps_the_judges_memory_lets_the_judge_free_it_and_goes_on(rig):
+    _, _, replayer, buffers = rig
+    replayed(rig, NOTHING)
+    process = replayer.process
+    buffers.release()
+    replayer.forget()
+    buffers.trim()
+    assert replayer.process is process
+    reply, got, wanted = replayed(rig, NOTHING)
+    assert replayer.process is process
+    assert torch.equal(got, wanted)
+    assert not reply.written_outside
+
+
 @pytest.mark.parametrize(
     ("wild", "fault"), [(FAR, Fault.OUT_OF_BOUNDS), (ENDLESS, Fault.TIMEOUT)], ids=["far", "endless"]
 )

@@ -4,6 +4,7 @@ more is needed than they are.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +13,10 @@ PIECE_ELEMENTS = 1 << 26
 COPIED_BYTES = 64 << 20
 """A tensor of more bytes is remembered by a hash of them and not by a copy."""
 HASHED_WORDS = 1 << 22
-"""Words of eight bytes that are hashed at a time."""
-_HASH_MULTIPLIERS = (0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64))
-"""Multipliers of a well-mixing hash (splitmix64; Steele, Lea and Flood 2014), as signed numbers."""
+"""Elements that are hashed at a time: a block."""
+_HASH_SEED = 0x5EED
+_BLOCK_MULTIPLIER = 0x9E3779B97F4A7C15
+"""An odd number (splitmix64; Steele, Lea and Flood 2014): the hash of each block is multiplied by its power."""
 
 
 def same_bits(a: Any, b: Any) -> bool:
@@ -60,27 +62,43 @@ class Remembered:
 
 
 def _hash(tensor: Any) -> int:
-    """64 bits of all elements and their places, however the tensor lies in memory."""
-    import torch
-
-    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
-    first, second = _HASH_MULTIPLIERS
-    for begin, piece in _pieces(tensor):
-        places = torch.arange(begin + 1, begin + 1 + piece.numel(), device=piece.device)
-        mixed = places.mul_(first).bitwise_xor_(piece).mul_(second)
-        mixed.bitwise_xor_(mixed >> 29).mul_(first)
-        total += mixed.bitwise_xor_(mixed >> 32).sum()
-    return int(total)
-
-
-def _pieces(tensor: Any) -> Iterator[tuple[int, Any]]:
-    """Parts of a tensor's elements in their order, as whole numbers, and the place of each part's first. A tensor that
-    is not contiguous is copied a few of its rows at a time.
+    """64 bits of all elements and their places, however the tensor lies in memory: each element, as a whole number,
+    times an odd number of its place, so that none can change alone. For what nobody tries to forge: whether two calls
+    agree, whether the reference changed an input.
     """
     import torch
 
+    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
+    multipliers = _multipliers(str(tensor.device), HASHED_WORDS)
+    for begin, words in _blocks(tensor):
+        number, first = divmod(begin, HASHED_WORDS)
+        weighted = (words * multipliers[first : first + words.numel()]).sum()
+        total += weighted * _signed(pow(_BLOCK_MULTIPLIER, number, 1 << 64))
+    return int(total)
+
+
+@functools.lru_cache(maxsize=16)
+def _multipliers(device: str, count: int) -> Any:
+    """Odd numbers, one for each place in a block."""
+    import torch
+
+    generator = torch.Generator().manual_seed(_HASH_SEED)
+    return torch.randint(-(1 << 62), 1 << 62, (count,), generator=generator).mul_(2).add_(1).to(device)
+
+
+def _signed(number: int) -> int:
+    """The same 64 bits as a signed number."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _blocks(tensor: Any) -> Iterator[tuple[int, Any]]:
+    """Parts of a tensor's elements in their order, as whole numbers, each within one block, and the place of each
+    part's first element. A tensor that is not contiguous is copied a few of its rows at a time.
+    """
     begin, rows = 0, max(1, HASHED_WORDS * max(len(tensor), 1) // max(tensor.numel(), 1)) if tensor.dim() else 1
     for part in [tensor] if tensor.is_contiguous() else tensor.split(rows):
-        for words in _words(part.detach().contiguous()).split(HASHED_WORDS):
-            yield begin, words.to(torch.int64)
-            begin += words.numel()
+        words = _words(part.detach().contiguous())
+        while words.numel():
+            piece = words[: HASHED_WORDS - begin % HASHED_WORDS]
+            yield begin, piece
+            begin, words = begin + piece.numel(), words[piece.numel() :]

@@ -11,9 +11,10 @@ import importlib.metadata
 import json
 import os
 import stat
+import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -55,6 +56,9 @@ class Compiler:
         """
         self._zygote, self._kernel_seconds, self._processes = zygote, kernel_seconds, processes
         self._cache = Cache(folder)
+        self._under_way: dict[tuple[str, tuple[str, ...]], Future[CompileOutcome | None]] = {}
+        """What other threads compile at this moment, by the kernel's address and the texts that are wanted of it."""
+        self._lock = threading.Lock()
 
     def compile(
         self,
@@ -79,16 +83,43 @@ class Compiler:
         known = {a: found for a in addresses.values() if (found := self._cache.get(a, texts)) is not None}
         missing = {a: k for k, a in reversed(addresses.items()) if a not in known}
         job = _Job(self._zygote, traced, contents, name, time.monotonic() + seconds, self._kernel_seconds, tuple(texts))
-        made = self._in_processes(job, missing)
-        for each, outcome in made.items():
-            if outcome.fault is None or outcome.fault in _CACHED_FAULTS:
-                self._cache.put(each, outcome)
+        made = self._each_once(job, missing)
         told = {k: (made.get(a) or known[a], a) for k, a in addresses.items()}
         lines = source.splitlines()
         return {
             k: _describe_compiled(traced, contents, k, name, outcome, a, a in known, lines)
             for k, (outcome, a) in told.items()
         }
+
+    def _each_once(self, job: _Job, missing: Mapping[str, str]) -> dict[str, CompileOutcome]:
+        """The outcomes by address; what another thread compiles already is waited for.
+
+        missing: address -> key of a kernel.
+        """
+        with self._lock:
+            others = {a: self._under_way[a, job.texts] for a in missing if (a, job.texts) in self._under_way}
+            own = {a: k for a, k in missing.items() if a not in others}
+            promised: dict[str, Future[CompileOutcome | None]] = {a: Future() for a in own}
+            self._under_way |= {(a, job.texts): promise for a, promise in promised.items()}
+        made: dict[str, CompileOutcome] = {}
+        try:
+            made = self._kept(self._in_processes(job, own))
+        finally:
+            with self._lock:
+                for a in own:
+                    del self._under_way[a, job.texts]
+            for a, promise in promised.items():
+                promise.set_result(made.get(a))
+        found = {a: _promised(other, job.deadline) for a, other in others.items()}
+        made |= {a: outcome for a, outcome in found.items() if outcome is not None}
+        return made | self._kept(self._in_processes(job, {a: missing[a] for a, one in found.items() if one is None}))
+
+    def _kept(self, made: dict[str, CompileOutcome]) -> dict[str, CompileOutcome]:
+        """The same, once what the next attempt would meet again is in the cache."""
+        for address, outcome in made.items():
+            if outcome.fault is None or outcome.fault in _CACHED_FAULTS:
+                self._cache.put(address, outcome)
+        return made
 
     def _in_processes(self, job: _Job, missing: Mapping[str, str]) -> dict[str, CompileOutcome]:
         """missing: address -> key of a kernel. The outcomes by address."""
@@ -99,6 +130,15 @@ class Compiler:
         with ThreadPoolExecutor(count) as pool:
             results = pool.map(lambda share: job.run({a: missing[a] for a in share}), shares)
             return {a: outcome for result in results for a, outcome in result.items()}
+
+
+def _promised(other: Future[CompileOutcome | None], deadline: float) -> CompileOutcome | None:
+    """What another thread made of a kernel; None where that says nothing of this attempt, or is not there in time."""
+    try:
+        outcome = other.result(max(deadline - time.monotonic(), 0.0))
+    except TimeoutError:
+        return None
+    return outcome if outcome is not None and (outcome.fault is None or outcome.fault in _CACHED_FAULTS) else None
 
 
 class _Job:
@@ -115,13 +155,13 @@ class _Job:
         texts: tuple[str, ...],
     ) -> None:
         self._zygote, self._traced, self._contents, self._target = zygote, traced, contents, target
-        self._deadline, self._kernel_seconds, self._texts = deadline, kernel_seconds, texts
+        self.deadline, self._kernel_seconds, self.texts = deadline, kernel_seconds, texts
 
     def run(self, wanted: Mapping[str, str]) -> dict[str, CompileOutcome]:
         """wanted: address -> key of a kernel. The outcomes by address."""
         done: dict[str, CompileOutcome] = {}
         while left := {a: k for a, k in wanted.items() if a not in done}:
-            if time.monotonic() > self._deadline:
+            if time.monotonic() > self.deadline:
                 return done | {a: self._late(k, 0.0) for a, k in left.items()}
             with self._zygote.start(WORKER_ENTRY, self._payload(left)) as process:
                 self._listen(process, left, done)
@@ -134,7 +174,7 @@ class _Job:
             "functions": {key: _to_json(self._traced.functions[key]) for key in keys},
             "kernels": {a: _to_json(k) for a, k in kernels.items()},
             "target": self._target,
-            "texts": [t for t in self._texts if t in TEXTS],
+            "texts": [t for t in self.texts if t in TEXTS],
         }
 
     def _listen(self, process: Process, left: Mapping[str, str], done: dict[str, CompileOutcome]) -> None:
@@ -146,7 +186,7 @@ class _Job:
         ended: CompileOutcome | None = None
         while ended is None and any(a not in done for a in left):
             try:
-                limit = min(begun + self._kernel_seconds, self._deadline)
+                limit = min(begun + self._kernel_seconds, self.deadline)
                 message = process.receive(max(limit - time.monotonic(), 0.01))
                 if "begun" in message and message["begun"] in left:
                     at, begun = message["begun"], time.monotonic()

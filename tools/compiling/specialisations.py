@@ -29,6 +29,25 @@ def share_binaries(traced: Traced, own: Collection[str]) -> Traced:
     return kept
 
 
+def guess_for_other_sizes(traced: Traced, own: Collection[str]) -> Traced:
+    """The kernels in `own` as other sizes are likely to launch them: nothing is known of what divides their whole
+    numbers, while tensors begin at the same multiples of bytes.
+    """
+    guessed = {key: _of_addresses_only(traced.kernels[key]) for key in own}
+    made: Traced = traced.with_(kernels={key: kernel for key, kernel in guessed.items() if kernel is not None})
+    return made
+
+
+def _of_addresses_only(kernel: Kernel) -> Kernel | None:
+    """With the attributes of pointers alone; None where it has no others."""
+    kinds = list(kernel.signature.values())
+    kept = tuple(one for one in kernel.attributes if str(kinds[int(one[0][0])]).startswith(("*", "tensordesc")))
+    if len(kept) == len(kernel.attributes):
+        return None
+    guessed: Kernel = kernel.with_(attributes=kept)
+    return guessed
+
+
 def _without_assumptions(kernel: Kernel) -> str:
     return json.dumps(kernel.model_dump(exclude={"attributes"}), sort_keys=True, default=str)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 
 from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.compiling.compiler import Compiler
-from kernelwright.tools.compiling.specialisations import share_binaries
+from kernelwright.tools.compiling.specialisations import guess_for_other_sizes, share_binaries
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import compile_result, kernels_of
 from kernelwright.tools.judging.judge import Judge
@@ -27,6 +28,12 @@ UNCHECKED = (
     "at the problem's own size it launches a kernel that no size launches which could be checked here: "
     "judge it on a GPU"
 )
+
+
+MANY_CORES = (os.cpu_count() or 1) >= 8
+"""Whether there are cores to spare for what is likely to be asked for."""
+MOST_GUESSES = 4
+"""Kernels of one candidate that are compiled before it is known whether other sizes launch them."""
 
 
 class TracesAndCompiles(Protocol):
@@ -73,12 +80,14 @@ class Front:
         def fails(first: TracedCandidate) -> bool:
             if not targets:
                 return False
+            if self._on_gpu and MANY_CORES:
+                beside.submit(self._compile_guess, first, targets[0], source, asked)
             early.append(self._for(targets[0], first, range(1), source, asked, sizes)[0])
             return early[0].failure is not None
 
         main = asked.targets[0] if asked.targets else self._own_target
         sizes = requests(problem, selection, self._device, seed)
-        with ThreadPoolExecutor(1, thread_name_prefix="compile") as beside:
+        with ThreadPoolExecutor(2, thread_name_prefix="compile") as beside:
 
             def compile_others(found: TracedCandidate) -> None:
                 if targets and self._on_gpu:
@@ -109,6 +118,12 @@ class Front:
         others = [k for k in kernels_of(traced, range(len(traced.traces))) if k not in own]
         if others:
             self._compiler.compile(traced, others, target, source=source, seconds=asked.compile_seconds)
+
+    def _compile_guess(self, first: TracedCandidate, target: str, source: str, asked: Options) -> None:
+        """What the other sizes will probably ask for, while they are being traced. A wrong guess costs a core."""
+        traced = guess_for_other_sizes(first.traced, _own_kernels(first.traced))
+        if 0 < len(traced.kernels) <= MOST_GUESSES:
+            self._compiler.compile(traced, list(traced.kernels), target, source=source, seconds=asked.compile_seconds)
 
     def traced_at_own_size(self, problem: Problem, source: str, target: str, asked: Options) -> TracedCandidate:
         """What a text asks for at the problem's own size, which is index 0. Never raises for what a candidate does."""

@@ -273,13 +273,13 @@ class Judge:
     def _trim(self) -> None:
         """What waits to be used again is given back where it is much.
 
-        The replayer's process has it mapped, and is replaced first.
+        The replayer's process has it mapped, and unmaps it first.
         """
         if self.memory is None:
             return
         whole = self.memory.total() // self._sharers
         if self.buffers.waiting > whole // self._parts:
-            self.reopen_later()
+            self.unmap()
             self.buffers.trim(whole // self._parts // 2)
         if self._sharers > 1:
             self.leave_room()
@@ -301,7 +301,7 @@ class Judge:
         needed = COPIES_OF_A_CALL * (spec.bytes + spec.output_bytes)
         if needed <= self.memory.total() // LARGE_DRAW_PARTS or needed <= self.memory.free():
             return
-        self.reopen_later()
+        self.unmap()
         self.buffers.trim()
         while needed > self.memory.free() and (self._drop_timed(problem) or self._kept.drop_oldest(problem.name)):
             pass
@@ -321,7 +321,7 @@ class Judge:
         assert self.memory is not None
         with self._here():
             if needed > self.memory.free_for_all():
-                self.reopen_later()
+                self.unmap()
                 self.buffers.trim()
                 while needed > self.memory.free() and (self._drop_timed() or self._kept.drop_oldest(last_too=True)):
                     pass
@@ -338,13 +338,13 @@ class Judge:
         kept = self.memory.reserved() + self.buffers.waiting
         return kept > self.memory.total() // LARGE_DRAW_PARTS
 
-    def reopen_later(self) -> None:
-        """Ends the replayer's process, and with it all that it has mapped; the next trace is opened in another."""
-        self.replayer.close()
+    def unmap(self) -> None:
+        """Has the replayer's process unmap all that it has of this judge's memory; its trace is closed."""
+        self.replayer.forget()
 
     def forget(self) -> None:
-        """Gives back the memory that is kept for speed alone."""
-        self.reopen_later()
+        """Gives back the memory that is kept for speed alone, and ends the replayer's process."""
+        self.replayer.close()
         self._kept.clear()
         if self.profiler is not None:
             self.profiler.forget()

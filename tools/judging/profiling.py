@@ -99,7 +99,7 @@ class Profiler:
 
     def drop_oldest(self, besides: Problem | None = None) -> bool:
         """Lets go of the reference that was timed longest ago, of another problem than `besides`; says whether there
-        was one. The replayer's process, which has its inputs mapped, must have ended.
+        was one. The replayer's process must have unmapped its inputs.
         """
         oldest = next((key for key in self._timed if besides is None or key[0] != besides.hash), None)
         if oldest is not None:
@@ -116,7 +116,7 @@ class Profiler:
         """
         begun = time.monotonic()
         prepared = judge.prepared(base.problem, seed)
-        timed = self.reference(judge, base.problem, prepared, seed)  # may replace the replayer's process
+        timed = self.reference(judge, base.problem, prepared, seed)  # may close the trace that is open
         first = timed.sets[0]
         for shared in first.shared:
             shared.fill_margins(MARGIN_BYTE)
@@ -183,7 +183,7 @@ class Profiler:
     def _make_room(self, judge: Judge, nbytes: int) -> None:
         """Lets go of references that were timed longest ago.
 
-        The replayer's process, which has their inputs mapped, is replaced then.
+        The replayer's process, which has their inputs mapped, unmaps them first.
         """
         import torch
 
@@ -195,7 +195,7 @@ class Profiler:
         ):
             _, old = self._timed.popitem(last=False)
             if not dropped:
-                judge.reopen_later()
+                judge.unmap()
             dropped = True
             old.release()
 
@@ -207,7 +207,7 @@ class Profiler:
 
         most = torch.cuda.mem_get_info(self.device)[1] // (2 * KEPT_INPUTS_DIVISOR * self._sharers)
         if self._sharers > 1 and timed.nbytes > most:
-            judge.reopen_later()
+            judge.unmap()
             self._timed.popitem()  # the one that was used last
             timed.release()
 

@@ -5,6 +5,7 @@ the judge's tensors end.
 from __future__ import annotations
 
 import base64
+import gc
 import mmap
 import os
 import weakref
@@ -51,6 +52,15 @@ class Mapped:
             self._leaving.discard(name)
             self._lent.pop(name, None)
             cuda_driver.unmap(self._devices.pop(name))
+
+    def forget_all(self) -> int:
+        """Unmaps every allocation that no tensor lies in; how many are left."""
+        names = [*self._blocks, *self._devices]
+        self.forget(names)
+        if self._devices:
+            gc.collect()  # a tensor may be held in a circle
+            self.forget(names)
+        return len(self._devices)
 
     def tensor(self, spec: dict[str, Any]) -> Any:
         """The tensor of a spec (tools/references/shared_tensors.py).

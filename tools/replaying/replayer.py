@@ -33,6 +33,8 @@ from kernelwright.tools.tracing.trace import Json, Traced
 SERVICE_ENTRY = "kernelwright.tools.replaying.service:serve"
 MOST_MAPPED = 64
 """Allocations of the judge that a process keeps mapped; the ones used longest ago are unmapped first."""
+LETTING_GO_SECONDS = 5.0
+"""For the process to unmap the judge's memory, before it is ended."""
 ONE_BY_ONE_SECONDS = 30.0
 """For a replay that looks for the step which has ended the GPU's context."""
 
@@ -209,10 +211,22 @@ class Replayer:
 
     def forget(self) -> None:
         """Has the process unmap all memory of the judge, which may then be given back to the system. The trace is
-        closed.
+        closed. On a GPU the process goes on: another one would need a context, and load torch's kernels anew.
         """
-        if self._process is not None:
+        if self._process is not None and not (self._on_gpu and self._lets_go()):
             self._end()
+
+    def _lets_go(self) -> bool:
+        """Whether the process is alive and has nothing of the judge's memory mapped any more."""
+        self._until, self._budget = time.monotonic() + LETTING_GO_SECONDS, LETTING_GO_SECONDS
+        self._opened, self._opening, self._calls = False, None, []
+        try:
+            left = self._asked({"do": "let_go"}, (), "unmap the judge's memory").get("mapped")
+        except Failed:
+            return False
+        self._mapped.clear()
+        self._pinned = []
+        return left == 0 and self._process is not None
 
     def close(self) -> None:
         """Ends the process. Safe to call twice."""

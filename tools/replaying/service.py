@@ -3,7 +3,8 @@ sandbox.
 
 It is sent one message at a time and answers each with the nonce that came with it: `open` (a trace and the judge's
 weights), `prepare` (the set-up again), `call` (the inputs, the places of the outputs), `clock_...`
-(tools/replaying/gpu/timing.py), `stop`. Memory is the judge's; the process holds no expected output.
+(tools/replaying/gpu/timing.py), `let_go` (of the trace and of the judge's memory), `stop`. Memory is the judge's; the
+process holds no expected output.
 """
 
 from __future__ import annotations
@@ -136,6 +137,15 @@ class Service:
         if self._replay is None:
             raise RuntimeError("asked for a call before a trace was opened")
         return self._replay
+
+    def do_let_go(self, message: Message) -> Message:
+        """Closes the trace and unmaps all memory of the judge; tells how many allocations are still mapped, because
+        something lies in them.
+        """
+        self._replay = self._stopwatch = None
+        self._noted, self._left_by_launches = [], set()
+        self._machine.close()
+        return {"mapped": self._mapped.forget_all()}
 
     def _clock(self) -> Any:
         """What times the trace that is open (tools/replaying/gpu/timing.py)."""

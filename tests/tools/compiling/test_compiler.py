@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from kernelwright.tools.compiling.compiled import CompileOutcome
 from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.compiling.text.closure import Contents
 from kernelwright.tools.report import Fault
-from kernelwright.tools.sandbox import Zygote
+from kernelwright.tools.sandbox import Process, Zygote
 from kernelwright.tools.tracing.trace import Function, Json, Kernel, Traced
 
 NAMES: dict[str, Json] = {"tl": {"triton": "triton.language"}}
@@ -271,3 +272,39 @@ def test_warming_leaves_no_thread_and_no_environment() -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "1"
+
+
+def processes_begun(zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Fills with the entries of the processes that the zygote starts from now on."""
+    begun: list[str] = []
+    start = zygote.start
+
+    def noted(entry: str, payload: dict[str, object]) -> Process:
+        begun.append(entry)
+        return start(entry, payload)
+
+    monkeypatch.setattr(zygote, "start", noted)
+    return begun
+
+
+def test_a_kernel_that_two_candidates_ask_for_at_once_is_compiled_once(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, compiler = processes_begun(zygote, monkeypatch), Compiler(zygote)
+    asked = traced({"fine": BODIES["fine"]})
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: compiler.compile(asked, ["fine"], "sm_90", source="", seconds=60), range(4)))
+    assert all(one["fine"].failure is None for one in found)
+    assert len({one["fine"].binary for one in found}) == 1
+    assert len(begun) == 1
+
+
+def test_who_waits_for_a_thread_that_runs_out_of_time_compiles_the_kernel_itself(zygote: Zygote) -> None:
+    compiler = Compiler(zygote)
+    asked = traced({"hangs": BODIES["hangs"], "fine": BODIES["fine"]})
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(compiler.compile, asked, ["hangs", "fine"], "sm_90", source="", seconds=2.0)
+        time.sleep(0.5)
+        found = compiler.compile(asked, ["fine"], "sm_90", source="", seconds=60)
+        assert late.result()["hangs"].failure is not None
+    assert found["fine"].failure is None

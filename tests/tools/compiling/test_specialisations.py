@@ -1,6 +1,6 @@
 """Sizes that differ only in what divides their arguments share one binary; the problem's own size keeps its own."""
 
-from kernelwright.tools.compiling.specialisations import share_binaries
+from kernelwright.tools.compiling.specialisations import guess_for_other_sizes, share_binaries
 from kernelwright.tools.tracing.trace import Function, Kernel, Traced
 
 SIXTEEN = [["tt.divisibility", 16]]
@@ -37,3 +37,8 @@ def test_kernels_that_differ_in_more_are_compiled_apart():
 
 def test_a_kernel_alone_is_as_it_was():
     assert shared(own=kernel(0), a=kernel(0, 1)) == {"own": kernel(0), "a": kernel(0, 1)}
+
+
+def test_other_sizes_are_guessed_to_know_of_addresses_alone():
+    traced = Traced(functions={"f": FUNCTION}, kernels={"own": kernel(0, 1), "plain": kernel(0), "other": kernel(0, 2)})
+    assert guess_for_other_sizes(traced, ["own", "plain"]).kernels == {"own": kernel(0)}

@@ -36,13 +36,24 @@ class OnGpu:
 
     def open(self, traced: Traced, binaries: Mapping[str, Mapping[str, Any]]) -> None:
         """Loads the binaries; those of the candidate before are unloaded, and its memory goes back where it is much."""
+        self._unload()
+        give_back_unused()
+        self._binaries = gpu.Binaries(binaries, self._device)
+        self._binaries.load()
+
+    def _unload(self) -> None:
         self._lasting, self._allocations = [], self._fresh(POISON_BYTE)
         if self._binaries is not None:
             gpu.synchronize()
             self._binaries.unload()
-        give_back_unused()
-        self._binaries = gpu.Binaries(binaries, self._device)
-        self._binaries.load()
+            self._binaries = None
+
+    def close(self) -> None:
+        """Unloads the binaries, and gives back all memory that nothing lies in."""
+        import torch
+
+        self._unload()
+        torch.cuda.empty_cache()
 
     def stopwatch(self, replay: Replay, traced: Traced) -> Any:
         """What answers the clock's messages about the trace that is open."""
