@@ -80,6 +80,7 @@ class WindowedMode(FakeTensorMode):
 
     def __init__(self, env: Any) -> None:
         super().__init__(allow_non_fake_inputs=True, shape_env=env)
+        self.cache_enabled = False  # with symbols for sizes, keys and checks of its entries cost more than it saves
         self.windows = WindowSizes(env)
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

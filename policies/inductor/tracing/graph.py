@@ -40,6 +40,10 @@ LOOPING_FUNCTIONS = re.compile(r"\b(LSTM|GRU|RNN)\b|sort|topk|kthvalue|median")
 """Texts of problems whose functions may have a loop over a size."""
 
 
+TAKES_GRADIENTS = re.compile(r"\bautograd\b|\.backward\(|requires_grad")
+"""Texts of problems whose forward may take gradients."""
+
+
 @dataclass
 class Traced:
     """One module as a graph."""
@@ -176,7 +180,8 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
         traced.form = torch.utils._pytree.tree_map(lambda v: COMPLEX if is_complex(v) else None, made)
         return [torch.view_as_real(v) if is_complex(v) else v for v in torch.utils._pytree.tree_leaves(made)]
 
-    make = functools.partial(_graph_of, partial=partial)
+    gradients = bool(TAKES_GRADIENTS.search(traced.text.source))
+    make = functools.partial(_graph_of, partial=partial, gradients=gradients)
     loops.use(traced.sizes, make)
     traced.loops = loops
     with (
@@ -199,8 +204,11 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
     bind_derived(traced, [*_shapes(traced), *places])
 
 
-def _graph_of(function: Any, flat: list[Any], partial: bool) -> Any:
-    """The function's graph over these arguments, without mutations but those of its arguments. Raises Refused."""
+def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) -> Any:
+    """The function's graph over these arguments, without mutations but those of its arguments. Raises Refused.
+
+    gradients: whether it may take some, which torch refuses where mutations are removed: it is traced with both first.
+    """
     import torch
     from torch._inductor.decomposition import select_decomp_table
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -212,6 +220,8 @@ def _graph_of(function: Any, flat: list[Any], partial: bool) -> Any:
         return make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
 
     table = {op: made for op, made in select_decomp_table().items() if not draws(op)} | decompositions(partial)
+    if gradients:
+        function = make_fx(function, decomposition_table=table, tracing_mode="real")(*flat)
     graph = traced(function, table)
     if has_complex(graph):
         graph = traced(ByParts(traced(function, without_complex_decompositions(table)), library=partial).run, table)

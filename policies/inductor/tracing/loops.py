@@ -249,6 +249,9 @@ def _collecting(own: list[Any]) -> Iterator[list[Any]]:
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if self.paused:
                 return function(*args, **(kwargs or {}))
+            attribute = getattr(function, "__name__", "") == "__get__"
+            if attribute and not isinstance(made := function(*args), torch.Tensor):
+                return made  # `x.device`: no step needs x for it
             for value in torch.utils._pytree.tree_leaves((args, kwargs or {})):
                 if isinstance(value, torch.Tensor) and id(value) not in known:
                     known[id(value)] = value

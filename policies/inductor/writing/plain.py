@@ -207,43 +207,78 @@ def _target(statement: ast.stmt) -> str:
 
 def _inline(function: ast.FunctionDef) -> None:
     """Puts what is read once into the one place that reads it, where no operand changes in between."""
+    read = count_reads(function)
+    counted = Counter(name for name, _ in assignments(function))
+    seen = _Seen()
     again = True
     while again:
         again = False
-        read = count_reads(function)
-        counted = Counter(name for name, _ in assignments(function))
         for body in statement_lists(function):
-            for place, statement in enumerate(body):
-                name = _target(statement)
-                if (
-                    TEMPORARY_NAME.match(name)
-                    and read[name] == 1
-                    and counted[name] == 1
-                    and _put_into_its_use(body, place)
-                ):
+            place = 0
+            while place < len(body):
+                name = _target(body[place])
+                once = TEMPORARY_NAME.match(name) and read[name] == 1 and counted[name] == 1
+                if once and _put_into_its_use(body, place, seen):
                     again = True
-                    break
+                else:
+                    place += 1
 
 
-def _put_into_its_use(body: list[ast.stmt], place: int) -> bool:
+class _Seen:
+    """What statements read, store and say, looked at once: looking again at each step is half of the time of writing.
+
+    What a loop reads and stores is not forgotten where a name inside it goes into its one use: nothing else has it.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[ast.AST, str] = {}
+        self._reads: dict[ast.AST, Counter[str]] = {}
+        self._stores: dict[ast.AST, set[str]] = {}
+
+    def text(self, node: ast.AST) -> str:
+        if node not in self._texts:
+            self._texts[node] = ast.unparse(node)
+        return self._texts[node]
+
+    def reads(self, node: ast.AST) -> Counter[str]:
+        if node not in self._reads:
+            self._reads[node] = count_reads(node)
+        return self._reads[node]
+
+    def stores(self, node: ast.AST) -> set[str]:
+        if node not in self._stores:
+            names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+            self._stores[node] = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        return self._stores[node]
+
+    def forget(self, statement: ast.Assign | ast.AnnAssign | ast.Expr) -> None:
+        """The statement is another one now."""
+        for node in (statement, statement.value):
+            if node is not None:
+                self._texts.pop(node, None)
+                self._reads.pop(node, None)
+
+
+def _put_into_its_use(body: list[ast.stmt], place: int, seen: _Seen) -> bool:
     statement = body[place]
     assert isinstance(statement, ast.Assign | ast.AnnAssign)
     name, value = _target(statement), statement.value
     assert value is not None
-    text = ast.unparse(value)
+    text = seen.text(value)
     if CALLS_ON_THEIR_OWN_LINE.search(text):
         return False
     changed: set[str] = set()
     for later in body[place + 1 :]:
-        if count_reads(later)[name]:
-            simple = isinstance(later, ast.Assign | ast.AnnAssign | ast.Expr)
-            short = len(ast.unparse(later)) + len(text) <= MAX_EXPRESSION_CHARACTERS + 8
-            if not simple or not short or changed & set(count_reads(value)):
+        if seen.reads(later)[name]:
+            if not isinstance(later, ast.Assign | ast.AnnAssign | ast.Expr) or changed & set(seen.reads(value)):
                 return False
+            if len(seen.text(later)) + len(text) > MAX_EXPRESSION_CHARACTERS + 8:
+                return False
+            seen.forget(later)
             _substitute(later, {name: value})
             body.pop(place)
             return True
-        changed |= {n.id for n in ast.walk(later) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        changed |= seen.stores(later)
     return False
 
 
