@@ -236,23 +236,26 @@ class _Seen:
         self._stores: dict[ast.AST, set[str]] = {}
 
     def text(self, node: ast.AST) -> str:
+        """Returns the node's source."""
         if node not in self._texts:
             self._texts[node] = ast.unparse(node)
         return self._texts[node]
 
     def reads(self, node: ast.AST) -> Counter[str]:
+        """Returns how often the node reads each name."""
         if node not in self._reads:
             self._reads[node] = count_reads(node)
         return self._reads[node]
 
     def stores(self, node: ast.AST) -> set[str]:
+        """Returns the names that the node assigns."""
         if node not in self._stores:
             names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
             self._stores[node] = {n.id for n in names if isinstance(n.ctx, ast.Store)}
         return self._stores[node]
 
     def forget(self, statement: ast.Assign | ast.AnnAssign | ast.Expr) -> None:
-        """The statement is another one now."""
+        """Has the statement, which is another one now, looked at again."""
         for node in (statement, statement.value):
             if node is not None:
                 self._texts.pop(node, None)
