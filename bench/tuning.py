@@ -2,15 +2,15 @@
 eager, flash attention against torch's own.
 
 python -m bench.tuning sweep [--device cuda:0] [--only matmul,matvec] [--configurations 64] [--seconds 270] [--out DIR]
-python -m bench.tuning sweep --device cuda:0 --scale 8 --only vector_add,fused_softmax [--configurations 8]
+python -m bench.tuning sweep --device cuda:0 --sizes rows=524288,columns=1024 --only fused_softmax [--configurations 8]
 python -m bench.tuning attention [--device cuda:0] [--only attention_128_full_4096] [--seconds 270] [--out DIR]
 python -m bench.tuning report DIR
 
 On a CPU `sweep` compiles and ranks and stops before the clock: a rehearsal whose table holds no time. The next kernels
 are compiled while one is timed. Every row is written as it is made, halving first; after `--seconds` nothing is begun,
-and a search that is under way ends with what it has. The same command with the same folder goes on. `--scale 8` makes a
-problem's first size eight times as large: gigabytes instead of hundreds of megabytes, where the time of a launch and
-its last programs no longer counts. KernelBench with TUNE is
+and a search that is under way ends with what it has. The same command with the same folder goes on. `--sizes` gives
+problems others of their sizes: at gigabytes instead of hundreds of megabytes the time of a launch and of its last
+programs no longer counts. KernelBench with TUNE is
 `agent solve kernelbench:1/1 --draft compiler --policy compiler --device cuda:0`, which tunes where there is a GPU.
 """
 
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names of kernels, with commas between")
     parser.add_argument("--seconds", type=float, default=270.0, help="after which nothing more is begun")
     parser.add_argument("--configurations", type=int, default=64)
-    parser.add_argument("--scale", type=int, default=1, help="by which a problem's first size is multiplied")
+    parser.add_argument("--sizes", default="", help="of the problems, as rows=524288,columns=1024")
     parser.add_argument("--out", type=Path, default=Path("tuning"))
     asked = parser.parse_args()
     if asked.what == "report":
@@ -128,7 +128,7 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
     from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
     in_time(asked)
-    problem, source = scaled(problem_of(name), asked.scale), (GOOD / f"{name}.py").read_text(encoding="utf-8")
+    problem, source = at_sizes(problem_of(name), asked.sizes), (GOOD / f"{name}.py").read_text(encoding="utf-8")
     target, begun = evaluator.target if evaluator.on_gpu else asked.target, time.monotonic()
     settings = TuneSettings(
         target=target, device=asked.device, configurations=asked.configurations,
@@ -151,16 +151,13 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
 
 
 def _told_name(name: str, asked: argparse.Namespace) -> str:
-    return name if asked.scale == 1 else f"{name}_x{asked.scale}"
+    return f"{name}_{asked.sizes}" if asked.sizes else name
 
 
-def scaled(problem: Any, scale: int) -> Any:
-    """The problem with the first of its sizes so many times as large."""
-    from kernelwright.tools.problem import module_integers
-
-    sizes = module_integers(problem.source)
-    first = next(iter(sizes))
-    return problem if scale == 1 else problem.with_sizes({first: sizes[first] * scale})
+def at_sizes(problem: Any, sizes: str) -> Any:
+    """The problem with these of its sizes, as `rows=524288,columns=1024`."""
+    pairs = [pair.partition("=") for pair in sizes.split(",") if pair]
+    return problem.with_sizes({name: int(value) for name, _, value in pairs})
 
 
 def light_ms(evaluator: Any, problem: Any) -> float | None:
