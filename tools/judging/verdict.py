@@ -149,6 +149,7 @@ class Verdict:
             else:
                 checks.check(self._judge.expected(problem, self._seed, Draw.OWN, 1), NOISE, self._shuffle(3))
             asked = self._distributions(checks) if how is ALL else [(Draw.SIGNED, ())]
+            checks.watched_draw = None  # the next draw may be of gigabytes, too
             for number, (draw, numbers) in enumerate(asked, 2):
                 self._distribution(checks, problem, draw, number, shaken, numbers)
         finally:

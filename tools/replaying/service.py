@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.comparison import describe
@@ -35,12 +35,46 @@ MOST_OUTPUTS = 64
 Message = dict[str, Any]
 
 
+class Machine(Protocol):
+    """What differs between a replaying process on a CPU and one on a GPU: `OnCpu` and `OnGpu`."""
+
+    def open(self, traced: Traced, binaries: Mapping[str, Any]) -> None:
+        """Makes the kernels of a trace ready to be launched, those of the trace before are unloaded."""
+
+    def close(self) -> None:
+        """Unloads the kernels and gives back what is held."""
+
+    def stopwatch(self, replay: Replay, traced: Traced) -> Any:
+        """What answers the clock's messages about the trace that is open."""
+
+    def call_of_setup(self) -> Call:
+        """What the preparation is run with."""
+
+    def prepared(self) -> None:
+        """Notes that the preparation has run: what it made stays."""
+
+    def call(self, replay: Replay, which: str, *, poison: int, shuffle: int) -> Call:
+        """What a call of forward is run with."""
+
+    def called(self, replay: Replay, which: str) -> None:
+        """Notes that a call has run: its memory may go."""
+
+    def finish(self, what: str = "a kernel") -> None:
+        """Waits for what was begun. Raises where a kernel has failed, and names `what`."""
+
+    def noted(self) -> dict[str, Any]:
+        """What was written and read outside of tensors."""
+
+    def explained(self, error: BaseException, failure: Failure) -> tuple[Failure, bool]:
+        """The failure as this machine knows it, and whether the process is of no more use."""
+
+
 def serve(channel: Channel, payload: Message) -> None:
     """payload: {"device": "cpu" or "cuda:0"}. Returns when the judge says stop, or when a kernel has ended the GPU's
     context.
     """
     device = str(payload["device"])
-    machine: Any
+    machine: Machine
     if device == "cpu":
         from kernelwright.tools.replaying.interpreter.process import OnCpu
 
@@ -55,7 +89,7 @@ def serve(channel: Channel, payload: Message) -> None:
 class Service:
     """One process's life."""
 
-    def __init__(self, channel: Channel, device: str, machine: Any) -> None:
+    def __init__(self, channel: Channel, device: str, machine: Machine) -> None:
         self._channel, self._device, self._machine = channel, device, machine
         self._mapped = Mapped()
         self._traced = Traced()

@@ -103,9 +103,9 @@ class OnGpu:
         if large:  # the judge computes what it expects of the next call meanwhile
             give_back_unused()
 
-    def finish(self) -> None:
-        """Waits until the device has done everything that it was given."""
-        gpu.synchronize()
+    def finish(self, what: str = "a kernel") -> None:
+        """Waits until the device has done everything that it was given. Raises DeviceDied, which names `what`."""
+        gpu.synchronize(what)
 
     def noted(self) -> dict[str, Any]:
         """Whether a margin round the call's memory was written to; a GPU does not show reads outside."""

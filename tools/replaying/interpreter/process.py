@@ -99,6 +99,10 @@ class OnCpu:
         if replay.has_later and which != "later":
             self._first = self._arena.mark()
 
+    def close(self) -> None:
+        """Nothing is held but the arena, which the next trace uses."""
+        self._arena.reset(0, POISON_BYTE)
+
     def finish(self, what: str = "a kernel") -> None:
         """Nothing runs in the background."""
 
