@@ -1,7 +1,6 @@
-"""evaluate(problem, source) -> Report: the cheapest rung first, and no further than the first failure.
+"""Judges candidates: `Evaluator.evaluate(problem, source)` gives a `Report`.
 
-Text, then trace (host code on tensors without values), then compile, then replay: under Triton's interpreter on a CPU,
-with the binaries on a GPU.
+The evaluator holds the warm processes; what one verdict does is in `ladder.py`.
 """
 
 from __future__ import annotations
@@ -12,46 +11,37 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernelwright.tools.compiling.compiler import OUTPUT_FILE, Compiler
 from kernelwright.tools.hardware.machine_info import evaluating_environment
 from kernelwright.tools.hardware.open_files import allow_many
-from kernelwright.tools.judging.front import Front, TracesAndCompiles, without_failed_configurations
+from kernelwright.tools.judging.front import Front, TracesAndCompiles
 from kernelwright.tools.judging.judge import Judge
 from kernelwright.tools.judging.options import TRACE_TARGET, Lane, Options
 from kernelwright.tools.judging.own_work import Rule
-from kernelwright.tools.judging.report_parts import (
-    compile_warnings,
-    degenerate_answers,
-    failure_of_judge,
-    isolation_warnings,
-    with_verdict,
-)
-from kernelwright.tools.judging.rules import AtSize, Rules
-from kernelwright.tools.judging.trial_texts import CompiledTexts
-from kernelwright.tools.judging.trials import TrialTimes
+from kernelwright.tools.judging.rules import AtSize
+from kernelwright.tools.judging.trials import CompiledTexts, TrialTimes
 from kernelwright.tools.judging.turns import Turns
-from kernelwright.tools.problem import Problem, ProblemError, check_form
-from kernelwright.tools.references.torch_settings import single_threaded
-from kernelwright.tools.report import Environment, Failed, InfrastructureError, Report, Rung
+from kernelwright.tools.ladder import Ladder, Progress, Surroundings
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import Environment, InfrastructureError, Report
+from kernelwright.tools.report_parts import (
+    failure_of_judge,
+)
 from kernelwright.tools.sandbox import Kind, Limits, Zygote
-from kernelwright.tools.sizing.selection import Selection, select
-from kernelwright.tools.source import advice, candidate_hash, read_source
+from kernelwright.tools.source import candidate_hash
 from kernelwright.tools.timing.baseline import Baselines
-from kernelwright.tools.tracing.client import TracedCandidate
 from kernelwright.tools.verdict_cache import VerdictCache
 
 if TYPE_CHECKING:
     from kernelwright.tools.hardware.gpus import Gpu
     from kernelwright.tools.launchless.launchless_compile import LaunchlessCompilation
 
-Progress = Callable[[str], None]
 log = logging.getLogger(__name__)
 OUT_OF_SOMETHING = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT})
 """Of this machine, not of a candidate's limits: those end its own processes."""
@@ -183,7 +173,7 @@ class Evaluator:
             with self._lock:
                 self._free.append(judge)
 
-    # -------------------------------------------------------------- the ladder
+    # -------------------------------------------------------------- verdicts
     def submit(
         self, problem: Problem, source: str, options: Options | None = None, progress: Progress = _quiet
     ) -> Future[Report]:
@@ -210,7 +200,7 @@ class Evaluator:
                 return known
         report = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash=own)
         try:
-            report = self._evaluated(report, problem, source, asked, rule, say)
+            report = Ladder(self._surroundings(), problem, source, asked, rule, say).climb(report)
         except (ProblemError, InfrastructureError):
             raise
         except Exception as error:  # an exception inside the judge is a verdict on this candidate, and ends no batch
@@ -233,46 +223,7 @@ class Evaluator:
         """
         return await asyncio.wrap_future(self.submit(problem, source, options, progress))
 
-    def _evaluated(
-        self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
-    ) -> Report:
-        report = report.with_(advice=advice(source))
-        if failure := read_source(source, asked.allow_import):
-            return report.with_(failure=failure, environment=self.environment())
-        check_form(problem.source)
-        report = report.with_(environment=self.environment(), degenerate=degenerate_answers(problem))
-        return self._climb(report, problem, source, asked, rule, say)
-
-    def _climb(
-        self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
-    ) -> Report:
-        with self._judge(problem) as judge:
-            return self._climb_with(judge, report, problem, source, asked, rule, say)
-
-    def _climb_with(
-        self, judge: Judge, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
-    ) -> Report:
-        seed = asked.seed if asked.seed is not None else judge.seed_for(problem)
-        front: TracesAndCompiles = self.front() if self._elsewhere is None else self._elsewhere(self.target)
-        lane = self._at(Lane.CPU, asked, say) if self._elsewhere is None else nullcontext()
-        with lane, nullcontext() if self.on_gpu else single_threaded():
-            say("tracing")
-            selection = select(problem, source, self.device, seed, asked.sizes)
-            candidate, compiles, binaries = front.traced_and_compiled(problem, source, selection, asked, seed, say)
-            report = report.with_(output=candidate.output, isolation=candidate.isolation)
-        report = report.with_(
-            rung=Rung.COMPILE, compiles=compiles, warnings=(*isolation_warnings(report), *compile_warnings(compiles))
-        )
-        if compiles and (failure := compiles[0].failure):
-            return report.with_(failure=failure)
-        candidate = without_failed_configurations(candidate, binaries)
-        if self.on_gpu:
-            return self._on_the_gpu(
-                judge, report, problem, source, candidate, selection, seed, asked, rule, binaries, say
-            )
-        return self._interpreted(judge, report, problem, source, candidate, selection, seed, asked, rule, say)
-
-    # -------------------------------------------------------------- trace and compile
+    # -------------------------------------------------------------- beside verdicts
     def compile_bare(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> LaunchlessCompilation:
         """Compiles kernels that nobody launches. Raises InfrastructureError."""
         from kernelwright.tools.launchless.launchless_compile import compile_bare
@@ -285,79 +236,17 @@ class Evaluator:
         text = self._texts.get(front, problem, source, self.target, asked)
         if text.failure:
             return TrialTimes(failure=text.failure)
-        with self._judge(problem) as judge, self._at(Lane.GPU, asked, _quiet):
+        lane = self._turns.at(Lane.GPU, asked.lease_seconds, _quiet)
+        with self._judge(problem) as judge, lane:
             base = AtSize(index=0, problem=problem)
             return judge.trial(text.candidate, base, asked.seed or 0, text.binaries, calls)
 
-    # -------------------------------------------------------------- on a CPU
-    def _interpreted(
-        self, judge: Judge, report: Report, problem: Problem, source: str, candidate: TracedCandidate,
-        selection: Selection, seed: int, asked: Options, rule: Rule, say: Progress,
-    ) -> Report:  # fmt: skip
-        """Replays under the interpreter. Not asked for: the report as it is."""
-        if asked.interpret is False:
-            return report
-        if selection.too_large:
-            return report.with_(warnings=(*report.warnings, f"not interpreted: {selection.too_large}"))
-        say("interpreting at small sizes")
-        rules = Rules(own_work=rule, seconds=asked.seconds)
-        with self._at(Lane.CPU, asked, say):
-            judged = judge.judge(candidate, selection.base, selection.others, seed, rules, progress=say)
-            judged = self.front().all_kernels_checked(
-                judge, judged, problem, source, candidate, selection, seed, asked, rules
-            )
-        result = judged.result.with_(sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes))
-        if judged.needs_gpu:
-            return report.with_(warnings=(*report.warnings, f"not interpreted: needs a GPU ({judged.needs_gpu})"))
-        return with_verdict(report, judged.with_result(result), Rung.INTERPRETED, interpreted=result)
-
-    # -------------------------------------------------------------- on a GPU
-    def _on_the_gpu(
-        self, judge: Judge, report: Report, problem: Problem, source: str, candidate: TracedCandidate,
-        selection: Selection, seed: int, asked: Options, rule: Rule, binaries: Mapping[str, Any], say: Progress,
-    ) -> Report:  # fmt: skip
-        rules = Rules(own_work=rule, seconds=asked.seconds)
-        with self._at(Lane.GPU, asked, say, shared=self._turns.leaves_room(problem)):
-            say("judging on the GPU")
-            base, others = selection.base, selection.others
-            judged = judge.judge(candidate, base, others, seed, rules, binaries=binaries, progress=say)
-            report = with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.result)
-        if report.correct and asked.profile:
-            with self._at(Lane.GPU, asked, say):
-                report = self._profiled(report, candidate, selection, seed, rule, binaries, judge, say)
-        if report.correct and asked.profile:
-            report = self._extras(report, problem, source, asked, say)
-        return report
-
-    def _profiled(
-        self, report: Report, candidate: TracedCandidate, selection: Selection, seed: int, rule: Rule,
-        binaries: Mapping[str, Any], judge: Judge, say: Progress,
-    ) -> Report:  # fmt: skip
-        """The clock's answer; an answer that is wrong while it is timed is a failure."""
-        say("timing")
-        try:
-            kernels = report.compiles[0].kernels if report.compiles else ()
-            profile, work = judge.profile(candidate, selection.base, seed, rule, report.own_work, binaries, kernels)
-        except Failed as failed:
-            return report.with_(rung=Rung.PROFILE, failure=failed.failure, correct=False)
-        return report.with_(rung=Rung.PROFILE, profile=profile, own_work=work)
-
-    def _extras(self, report: Report, problem: Problem, source: str, asked: Options, say: Progress) -> Report:
-        """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
-        from kernelwright.tools.timing.extras import add_extras
-
-        if not (asked.torch_compile or asked.ncu or asked.sanitizer):
-            return report
-        if asked.torch_compile:
-            with self._at(Lane.CPU, asked, say):
-                self._baselines.get_ready(problem, report.environment)
-        with self._at(Lane.GPU, asked, say):
-            timed = partial(self._baselines.timed, problem, report.environment)
-            return add_extras(report, problem, source, asked, self.device, timed, say)
-
     # -------------------------------------------------------------- surroundings
-    def _at(self, lane: Lane, asked: Options, say: Progress, *, shared: bool = False) -> AbstractContextManager[None]:
-        return self._turns.at(lane, asked.lease_seconds, say, shared=shared)
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            device=self.device, environment=self.environment(), turns=self._turns, baselines=self._baselines,
+            judge_for=self._judge, front=self.front, elsewhere=self._elsewhere and self._elsewhere(self.target),
+        )  # fmt: skip
 
     def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> AbstractContextManager[None]:
         """Nobody of this process is judged on the GPU meanwhile, and no other process measures there.

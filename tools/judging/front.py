@@ -6,14 +6,13 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.compiling.specialisations import guess_for_other_sizes, share_binaries
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import compile_result, kernels_of
-from kernelwright.tools.judging.judge import Judge
 from kernelwright.tools.judging.options import TRACE_TARGET, Options
 from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
 from kernelwright.tools.problem import Problem
@@ -23,6 +22,9 @@ from kernelwright.tools.sandbox import Zygote
 from kernelwright.tools.sizing.selection import Selection, reaching, requests
 from kernelwright.tools.tracing.client import SizeRequest, TracedCandidate, trace_candidate
 from kernelwright.tools.tracing.trace import Choice, Launch, Step, Traced
+
+if TYPE_CHECKING:
+    from kernelwright.tools.judging.judge import Judge
 
 UNCHECKED = (
     "at the problem's own size it launches a kernel that no size launches which could be checked here: "

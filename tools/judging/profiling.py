@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.hardware.gpus import Gpu
+from kernelwright.tools.judging.calls import MARGIN_BYTE
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.own_work import judge as judge_work
-from kernelwright.tools.judging.size_checks import MARGIN_BYTE, POISON_BYTES, SizeChecks
+from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.kept_problems import GpuMemory, nbytes_of
@@ -124,16 +125,16 @@ class Profiler:
             prepared, candidate.traced, base.index, judge.replayer, judge.buffers, [],
             inputs=(first.described, first.shared),
         )  # fmt: skip
-        checks.open(prepared.weights_seed, PROFILE_SECONDS, binaries)
+        checks.calls.open(prepared.weights_seed, PROFILE_SECONDS, binaries)
         set_up_ms = judge.replayer.set_up() * 1e3
         checks.check(timed.expected[0], POISON_BYTES[0], 1, name="timed")
         timed.put_inputs_back(prepared.mutated)
         judge.leave_room()
-        places = checks.places
+        places = checks.calls.places
         choices = self.choices(judge, checks, timed)
 
         def compare(index: int) -> None:
-            checks.compare(checks.outputs_in_place(timed.expected[index]), timed.expected[index], "timed")
+            checks.compare(checks.calls.outputs_in_place(timed.expected[index]), timed.expected[index], "timed")
             judge.leave_room()  # what follows is timed in the candidate's process
 
         found = self.clock.measure(

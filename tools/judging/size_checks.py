@@ -1,4 +1,4 @@
-"""One candidate at one size: its weights bound, its calls replayed, every answer compared.
+"""One candidate at one size: every answer of its calls compared with what the reference gives.
 
 Trusted side; raises Failed at the first thing that is wrong.
 """
@@ -10,25 +10,20 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from kernelwright.tools import wire
 from kernelwright.tools.comparing.bits import Remembered, same_bits
 from kernelwright.tools.comparing.by_draw import measure_by_draw
 from kernelwright.tools.comparing.choices.other_choices import expected_of_other_choices
 from kernelwright.tools.comparing.comparison import ComparedOutput, failure_of, is_right
-from kernelwright.tools.comparing.forms_of_outputs import overlaps
-from kernelwright.tools.comparing.on_the_host import asked_with_room, with_room
+from kernelwright.tools.comparing.on_the_host import with_room
 from kernelwright.tools.comparing.perturbed_outputs import may_move, outputs_of_perturbed_inputs
+from kernelwright.tools.judging.calls import MARGIN_BYTE, CandidateCalls
 from kernelwright.tools.judging.output_forms import check_form
 from kernelwright.tools.judging.state import (
-    buffers_of,
     changed_weight,
     in_buffer,
     lacks_buffer,
-    listed_state,
-    state_of,
 )
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
-from kernelwright.tools.references.input_distributions import running_statistics
 from kernelwright.tools.references.prepared_problem import (
     Expected,
     PreparedProblem,
@@ -37,14 +32,11 @@ from kernelwright.tools.references.prepared_problem import (
     tensors_of_run,
 )
 from kernelwright.tools.references.shared_tensors import Buffers, Shared
-from kernelwright.tools.references.weights import match_weights
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply, Watched
 from kernelwright.tools.report import Check, Failed, Failure, Fault, clean_text
 from kernelwright.tools.tracing.trace import Traced
 
-MARGIN_BYTE = 0xFF
-"""NaN beyond every input."""
 POISON_BYTES = (0xFF, 0x4B)
 """NaN in every floating type, and a large finite number."""
 POISONS = (POISON_BYTES[0], 0, POISON_BYTES[1], NOISE)
@@ -64,66 +56,20 @@ class SizeChecks:
         """index: which of the traces. tolerances: eager's own error by output, where float64 is; filled here. inputs:
         described, and the memory for them that there is already.
         """
-        trace = traced.traces[index]
-        assert trace is not None
-        self.prepared, self.trace = prepared, trace
-        self._traced, self._index, self._replayer, self._buffers = traced, index, replayer, buffers
+        self.calls = CandidateCalls(prepared, traced, index, replayer, buffers, inputs)
+        self.prepared, self.trace = prepared, self.calls.trace
         self.checks: list[Check] = []
-        self.reloaded: bool | None = None
-        self.model = prepared.model
-        """The reference whose weights the candidate has."""
-        self._weights: dict[str, tuple[str, Shared]] = {}
-        self.bound: frozenset[str] = frozenset()  # the candidate's parameters and buffers that the judge loads
-        self._places: list[Shared] = []
-        self._tree, self._inputs = inputs[0], list(inputs[1])
         self._tolerances = tolerances
+        self._on_gpu = buffers.device != "cpu"
         self.watched: Watched | None = None
         self.watched_draw: Expected | None = None
-        self._fresh = True
-        self.configuration: int | None = None  # of autotuned launches; None: one by the seed of the call
-
-    # -------------------------------------------------------------- opening
-    def open(self, seed: int, seconds: float, binaries: Any = None) -> None:
-        """Binds the weights and sets the module up. seed: of random numbers in its `__init__`. Raises Failed."""
-        pairs = match_weights(self.prepared.model, listed_state(self.trace)) if self.prepared.has_weights else {}
-        self.reloaded = (pairs is not None) if self.prepared.has_weights else None
-        pairs = {**(pairs or {}), **buffers_of(self.prepared.model, self.trace, pairs or {})}
-        state = state_of(self.prepared.model)
-        names = list(pairs.items())
-        placed = self._shared([state[ours].detach() for _, ours in names])
-        self._weights = {theirs: (ours, shared) for (theirs, ours), shared in zip(names, placed, strict=True)}
-        self.bound = frozenset(self._weights)
-        self._synchronize()
-        bound = {n: s for n, (_, s) in self._weights.items()}
-        self._replayer.open(self._traced, self._index, bound, seed=seed, seconds=seconds, binaries=binaries)
-
-    def load_weights(self, model: Any) -> None:
-        """Both models have these weights from now on; what the candidate made of the old ones is made again."""
-        self._put_weights(model)
-        self._replayer.set_up()
-        self._fresh = True
-
-    def _put_weights(self, model: Any) -> None:
-        state = state_of(model)
-        for ours, shared in self._weights.values():
-            shared.tensor.copy_(state[ours].detach())
-        self._synchronize()
-        self.model = model
-
-    def _restore_state(self) -> None:
-        """Every call begins with the state that the reference's began with."""
-        if changing := self.prepared.reference.changing:
-            state = state_of(self.model)
-            for ours, shared in self._weights.values():
-                if ours in changing:
-                    shared.tensor.copy_(state[ours].detach())
 
     def follows_the_weights(self, expected: Expected, shuffle: int) -> bool:
         """Whether a later call is right on new weights without a first call on them."""
-        before = self.model
-        if self._fresh:
-            self.call(expected, POISON_BYTES[0], shuffle)  # the first call, on the old weights
-        self._put_weights(expected.weights)
+        before = self.calls.model
+        if self.calls.is_first:
+            self.calls.call(expected, POISON_BYTES[0], shuffle)  # the first call, on the old weights
+        self.calls.put_weights(expected.weights)
         try:
             self.check(expected, POISON_BYTES[0], shuffle, name="other_weights")
         except Failed as failed:
@@ -131,115 +77,18 @@ class SizeChecks:
                 raise
             return False
         finally:
-            self._put_weights(before)
+            self.calls.put_weights(before)
         return True
 
-    def kept_names(self) -> set[str]:
-        """The candidate's names of the judge's weights and buffers that the reference does not update."""
-        updated = self.prepared.reference.changing or ()
-        return {theirs for theirs, (ours, _) in self._weights.items() if ours not in updated}
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether some of the candidate's weights are the judge's, and others can be loaded."""
-        moved = {*dict(self.prepared.model.named_parameters()), *running_statistics(self.prepared.model)}
-        return any(ours in moved for ours, _ in self._weights.values())
-
-    def _shared(self, tensors: list[Any]) -> list[Shared]:
-        placed = self._buffers.together([t if not overlaps(t) else t.contiguous() for t in tensors])
-        for shared, tensor in zip(placed, tensors, strict=True):
-            if self._buffers.device != "cpu":
-                shared.fill_margins(MARGIN_BYTE)
-            shared.tensor.copy_(tensor)
-        return placed
-
-    def _synchronize(self) -> None:
-        if self._buffers.device != "cpu":
-            import torch
-
-            torch.cuda.synchronize()
-
-    # -------------------------------------------------------------- calling
-    def call(
-        self, expected: Expected, poison: int, shuffle: int, *, launches: bool = True, watch: bool = False
-    ) -> tuple[list[Any], Reply]:
-        """One call on one draw.
-
-        Gives outputs (None for what is no tensor), inputs that the reference changes, and buffers that it updates (None
-        for one that the candidate lacks), as they lie in the judge's memory. Raises Failed.
-        """
-        import torch
-
-        self._fill(expected)
-        self._restore_state()
-        for place in self._places:
-            place.memory.fill_(poison % NOISE) if self._buffers.device != "cpu" else place.tensor.fill_(0)
-        self._synchronize()
-        self._buffers.leave_room()
-        which = "later" if self.trace.later is not None and not self._fresh else "first"
-        self._fresh = False
-        choices = shuffle if self.configuration is None else self.configuration
-        reply = asked_with_room(
-            lambda: self._replayer.call(
-                self._tree, self._inputs, self._places, which=which, poison=poison, shuffle=shuffle, choices=choices,
-                launches=launches, seed=expected.rng, watch=watch,
-            ),
-            idle=lambda: [*expected.inputs, *expected.eager, *(expected.exact or ())],
-            needed=lambda: state_of(self.model).values(),
-            again=lambda: which == "first" and self._replayer.process is not None,
-        )  # fmt: skip
-        inputs = iter(self._inputs)
-        given = [next(inputs).tensor if isinstance(v, torch.Tensor) else None for v in expected.inputs]
-        changed = [given[i] for i in sorted(self.prepared.mutated)]
-        held = {ours: shared.tensor for ours, shared in self._weights.values()}
-        return [*self.outputs_in_place(expected), *changed, *map(held.get, self.prepared.reference.updated)], reply
-
-    def _fill(self, expected: Expected) -> None:
-        import torch
-
-        tensors = [v for v in expected.inputs if isinstance(v, torch.Tensor)]
-        if not self._places:
-            self._places = self._shared([o for o in self.returned(expected) if isinstance(o, torch.Tensor)])
-        if not self._tree:
-            self._inputs = self._shared(tensors)
-            waiting = iter(self._inputs)
-            given = self.prepared.reference.arguments(expected.inputs)
-            self._tree = [wire.describe(v, lambda _: next(waiting).spec) for v in given]
-            return
-        for shared, value in zip(self._inputs, tensors, strict=True):
-            shared.tensor.copy_(value)
-
-    @property
-    def keeps_something(self) -> bool:
-        """Whether later calls go on with what the first one made: there an answer may be kept."""
-        return self.trace.later is not None
-
-    @property
-    def places(self) -> list[Shared]:
-        """Where outputs are copied to."""
-        return self._places
-
-    def outputs_in_place(self, expected: Expected) -> list[Any]:
-        """The outputs as the last call left them there; None for what is no tensor."""
-        import torch
-
-        places = iter(self._places)
-        return [next(places).tensor if isinstance(o, torch.Tensor) else None for o in self.returned(expected)]
-
-    def returned(self, expected: Expected) -> list[Any]:
-        """What the reference returned, without the inputs that it changed and the buffers that it updated."""
-        return expected.eager[: len(expected.eager) - self.prepared.beside_outputs]
-
-    # -------------------------------------------------------------- checking
     def check(self, expected: Expected, poison: int, shuffle: int, name: str = "", *, watch: bool = False) -> list[Any]:
         """One call, everything looked at.
 
         watch: what torch did beside the kernels is in `watched` afterwards. Raises Failed.
         """
-        got, reply = self.call(expected, poison, shuffle, watch=watch)
+        got, reply = self.calls.call(expected, poison, shuffle, watch=watch)
         if watch:
             self.watched, self.watched_draw = reply.watched, expected
-        check_form(reply, self.trace, self.prepared, self.returned(expected))
+        check_form(reply, self.trace, self.prepared, self.calls.returned(expected))
         self.check_side_effects(reply, expected)
         noted = len(self.checks), len(self._tolerances)
         try:
@@ -268,14 +117,14 @@ class SizeChecks:
         if reply.written_outside:
             raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=clean_text(reply.written_outside, 300)))
         tensors = [(i, v) for i, v in enumerate(expected.inputs) if isinstance(v, torch.Tensor)]
-        for shared, (index, value) in zip(self._inputs, tensors, strict=True):
+        for shared, (index, value) in zip(self.calls.inputs, tensors, strict=True):
             name = self.prepared.input_named(index)
-            if self._buffers.device != "cpu" and not shared.margins_hold(MARGIN_BYTE):
+            if self._on_gpu and not shared.margins_hold(MARGIN_BYTE):
                 raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=f"a kernel writes outside {name}"))
             if index not in self.prepared.mutated and not same_bits(shared.tensor, value):
                 message = f"{name} is changed by the call, and the reference does not change it"
                 raise Failed(Failure(fault=Fault.MUTATION, message=message))
-        if failure := changed_weight(self.model, self.prepared.reference.changing or (), self._weights):
+        if failure := changed_weight(self.calls.model, self.prepared.reference.changing or (), self.calls.weights):
             raise Failed(failure)
 
     def compare(self, got: list[Any], expected: Expected, name: str) -> None:
@@ -329,10 +178,10 @@ class SizeChecks:
         if reply.read_outside:
             message = "the output depends on memory beyond the inputs: a missing mask on a load"
             return Failure(fault=Fault.OUT_OF_BOUNDS, message=message, mismatch=failure.mismatch)
-        kept = self.configuration
-        self.configuration = shuffle if kept is None else kept  # it may be wrong in every order
+        kept = self.calls.configuration
+        self.calls.configuration = shuffle if kept is None else kept  # it may be wrong in every order
         other_order = any(self._right_in_another_order(expected, shuffle + other) for other in OTHER_ORDERS)
-        self.configuration = kept
+        self.calls.configuration = kept
         if not other_order:
             return failure
         told = "wrong in one order of the programs, right in another (a race, or memory that nothing wrote)"
@@ -340,7 +189,7 @@ class SizeChecks:
 
     def _right_in_another_order(self, expected: Expected, shuffle: int) -> bool:
         try:
-            got, _ = self.call(expected, POISON_BYTES[0], shuffle)
+            got, _ = self.calls.call(expected, POISON_BYTES[0], shuffle)
         except Failed:
             return False
         return self._right(got, expected)
@@ -381,15 +230,13 @@ class SizeChecks:
 
     def _right_without_launches(self, expected: Expected, shuffle: int, poison: int) -> bool:
         try:
-            self._replayer.set_up()
-            self._fresh = True
-            got, reply = self.call(expected, poison, shuffle, launches=False)
+            self.calls.set_up()
+            got, reply = self.calls.call(expected, poison, shuffle, launches=False)
         except Failed:
             return False
         finally:
-            self._replayer.set_up()
-            self._fresh = True
-        if not all(reply.copied) or len(reply.copied) != len(self._places):
+            self.calls.set_up()
+        if not all(reply.copied) or len(reply.copied) != len(self.calls.places):
             return False
         outputs = len(got) - len(self.prepared.reference.updated)
         got[outputs:] = expected.eager[outputs:]  # the decoys that are looked for give outputs

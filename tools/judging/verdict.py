@@ -143,7 +143,7 @@ class Verdict:
         checks = self._open(problem, prepared, base.index)
         try:
             self._own_inputs(checks, problem, how)
-            shaken = checks.has_weights
+            shaken = checks.calls.has_weights
             if shaken:
                 self._other_weights(checks, problem)
             else:
@@ -158,17 +158,17 @@ class Verdict:
     def _own_inputs(self, checks: SizeChecks, problem: Problem, how: Thoroughness) -> None:
         """The problem's own inputs, twice. The draw is let go of on return: it may take gigabytes. Raises Failed."""
         first = self._judge.expected(problem, self._seed, Draw.OWN, 0)
-        if checks.reloaded is False:
+        if checks.calls.reloaded is False:
             require_visible_weights(checks.prepared, first)
         if self._rules.own_work.mode != "report":
-            own_work.require_no_work_on_weights(checks.trace, checks.reloaded, checks.bound)
+            own_work.require_no_work_on_weights(checks.trace, checks.calls.reloaded, checks.calls.bound)
         self._progress("checking own inputs")
         outputs = checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=True)
         needed = self._work.needed if self._work is not None else None
         self._first_call_works_ahead = own_work.first_call_works_ahead(checks.trace, checks.watched)
         self._work = self._own_work(checks, needed=needed)
-        self._deterministic = checks.again(first, outputs, self._shuffle(1), watch=checks.keeps_something)
-        if checks.keeps_something:
+        self._deterministic = checks.again(first, outputs, self._shuffle(1), watch=checks.calls.keeps_something)
+        if checks.calls.keeps_something:
             self._work = self._own_work(checks, needed=needed)
             like_first = self._judge.like(problem, self._seed, first)
             checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
@@ -184,7 +184,7 @@ class Verdict:
         expected = self._judge.expected(problem, self._seed, Draw.OWN, 1, shaken=True)
         if self._first_call_works_ahead and not checks.follows_the_weights(expected, self._shuffle(61)):
             raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=own_work.FOLDED_WEIGHTS))
-        checks.load_weights(expected.weights)
+        checks.calls.load_weights(expected.weights)
         checks.check(expected, NOISE, self._shuffle(3), name="other_weights")
 
     def _other_configurations(self, checks: SizeChecks, drawn: Expected, at: str = "") -> None:
@@ -194,14 +194,14 @@ class Verdict:
         taken = () if at else (self._shuffle(0), self._shuffle(1))
         left = untaken(own_work.steps_of(checks.trace), self._candidate.traced, taken)
         for number in left:
-            checks.configuration = number
+            checks.calls.configuration = number
             try:
                 checks.check(drawn, POISON_BYTES[0], self._shuffle(70 + number), name=f"own{at}")
             except Failed as failed:
                 label = configuration_named(own_work.steps_of(checks.trace), number)
                 message = f"with the configuration {label}: {failed.failure.message}"
                 raise Failed(failed.failure.with_(message=clean_text(message, 700))) from failed
-        checks.configuration = None
+        checks.calls.configuration = None
 
     def _many_calls_later(self, checks: SizeChecks, first: Expected) -> None:
         """Where what is kept between calls changes at each of them, as a counter does, it is moved on as if there had
@@ -258,14 +258,14 @@ class Verdict:
         checks = SizeChecks(
             prepared, self._candidate.traced, index, self._judge.replayer, self._judge.buffers, self._tolerances
         )
-        checks.open(prepared.weights_seed, self._left(), self._binaries)
-        if checks.reloaded is False and self._reloaded is not False:
+        checks.calls.open(prepared.weights_seed, self._left(), self._binaries)
+        if checks.calls.reloaded is False and self._reloaded is not False:
             self._notes.append(
                 "the parameters cannot be matched with the reference's by name or order: both were drawn "
                 "from one seed, and never "
                 "reloaded"
             )
-        self._reloaded = checks.reloaded
+        self._reloaded = checks.calls.reloaded
         return checks
 
     def _shuffle(self, number: int) -> int:
@@ -291,7 +291,7 @@ class Verdict:
         """What the last watched call showed, once. Raises Failed."""
         watched, drawn = checks.watched, checks.watched_draw
         checks.watched = None
-        own_work.require_inputs_left_alone(watched, checks.prepared, checks.kept_names())
+        own_work.require_inputs_left_alone(watched, checks.prepared, checks.calls.kept_names())
         if drawn is not None and not gives_back_inputs(drawn):
             moves = partial(only_moves, draws_of(checks.prepared, self._seed))
             own_work.judge_watched(watched, self._rules.own_work, moves, only_converts=converts_inputs(drawn))
@@ -334,10 +334,10 @@ class Verdict:
         self._randomness = self._randomness or prepared.randomness
         checks = self._open(problem, prepared, size.index)
         try:
-            expected = self._drawn_at(size, checks.has_weights)
-            if checks.has_weights:
-                checks.load_weights(expected.weights)
-            for number in range(1 + checks.keeps_something):  # a later call may ask for something else
+            expected = self._drawn_at(size, checks.calls.has_weights)
+            if checks.calls.has_weights:
+                checks.calls.load_weights(expected.weights)
+            for number in range(1 + checks.calls.keeps_something):  # a later call may ask for something else
                 poison, shuffle = POISON_BYTES[(size.index + number) % 2], self._shuffle(size.index + 40 + 100 * number)
                 checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
                 self._judge_watched(checks)
@@ -363,7 +363,7 @@ class Verdict:
         if checks.trace is self._candidate.traced.traces[self._long[0].index]:
             self._other_configurations(checks, drawn, at)
         for number, (draw, numbers) in enumerate(self._distributions(checks), 2):
-            self._distribution(checks, problem, draw, number, checks.has_weights, numbers, at)
+            self._distribution(checks, problem, draw, number, checks.calls.has_weights, numbers, at)
 
     def _own_work_elsewhere(self, checks: SizeChecks) -> None:
         kept = self._work

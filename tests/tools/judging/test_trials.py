@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.judging.options import Lane, Options
-from kernelwright.tools.judging.trial_texts import CompiledTexts
+from kernelwright.tools.judging.trials import CompiledTexts
 
 GOOD = Path(__file__).parents[2] / "kernels" / "good"
 

@@ -1,0 +1,199 @@
+"""One candidate at one size: its weights bound to the judge's memory, and its calls replayed there. Trusted side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kernelwright.tools import wire
+from kernelwright.tools.comparing.forms_of_outputs import overlaps
+from kernelwright.tools.comparing.on_the_host import asked_with_room
+from kernelwright.tools.judging.state import (
+    buffers_of,
+    listed_state,
+    state_of,
+)
+from kernelwright.tools.references.input_distributions import running_statistics
+from kernelwright.tools.references.prepared_problem import (
+    Expected,
+    PreparedProblem,
+)
+from kernelwright.tools.references.shared_tensors import Buffers, Shared
+from kernelwright.tools.references.weights import match_weights
+from kernelwright.tools.replaying.noise import NOISE
+from kernelwright.tools.replaying.replayer import Replayer, Reply
+from kernelwright.tools.tracing.trace import Traced
+
+MARGIN_BYTE = 0xFF
+"""What lies in the memory around a tensor on a GPU: NaN beyond every input."""
+
+
+class CandidateCalls:
+    """Calls of one trace on the inputs and the weights of one prepared problem."""
+
+    def __init__(
+        self, prepared: PreparedProblem, traced: Traced, index: int, replayer: Replayer, buffers: Buffers,
+        inputs: tuple[list[Any], Sequence[Shared]] = ([], ()),
+    ) -> None:  # fmt: skip
+        """index: which of the traces. inputs: described, and the memory for them that there is already."""
+        trace = traced.traces[index]
+        assert trace is not None
+        self.prepared, self.trace = prepared, trace
+        self._traced, self._index, self._replayer, self._buffers = traced, index, replayer, buffers
+        self.reloaded: bool | None = None
+        """Whether the candidate's parameters are the reference's; None where that has none."""
+        self.model = prepared.model
+        """The reference whose weights the candidate has."""
+        self.weights: dict[str, tuple[str, Shared]] = {}
+        """The candidate's name of a parameter or buffer -> the reference's name, and the memory of both sides."""
+        self._places: list[Shared] = []
+        self._tree, self._inputs = inputs[0], list(inputs[1])
+        self.is_first = True
+        """Whether the next call is the first one after the module was set up."""
+        self.configuration: int | None = None
+        """Of autotuned launches; None: one by the seed of the call."""
+
+    # -------------------------------------------------------------- opening
+    def open(self, seed: int, seconds: float, binaries: Any = None) -> None:
+        """Binds the weights and sets the module up. seed: of random numbers in its `__init__`. Raises Failed."""
+        pairs = match_weights(self.prepared.model, listed_state(self.trace)) if self.prepared.has_weights else {}
+        self.reloaded = (pairs is not None) if self.prepared.has_weights else None
+        pairs = {**(pairs or {}), **buffers_of(self.prepared.model, self.trace, pairs or {})}
+        state = state_of(self.prepared.model)
+        names = list(pairs.items())
+        placed = self._shared([state[ours].detach() for _, ours in names])
+        self.weights = {theirs: (ours, shared) for (theirs, ours), shared in zip(names, placed, strict=True)}
+        self._synchronize()
+        bound = {n: s for n, (_, s) in self.weights.items()}
+        self._replayer.open(self._traced, self._index, bound, seed=seed, seconds=seconds, binaries=binaries)
+
+    def load_weights(self, model: Any) -> None:
+        """Both models have these weights from now on; what the candidate made of the old ones is made again."""
+        self.put_weights(model)
+        self.set_up()
+
+    def set_up(self) -> None:
+        """The module is set up again: the next call is a first one."""
+        self._replayer.set_up()
+        self.is_first = True
+
+    def put_weights(self, model: Any) -> None:
+        """Both models have these weights from now on; what the candidate made of the old ones stays."""
+        state = state_of(model)
+        for ours, shared in self.weights.values():
+            shared.tensor.copy_(state[ours].detach())
+        self._synchronize()
+        self.model = model
+
+    def _restore_state(self) -> None:
+        """Every call begins with the state that the reference's began with."""
+        if changing := self.prepared.reference.changing:
+            state = state_of(self.model)
+            for ours, shared in self.weights.values():
+                if ours in changing:
+                    shared.tensor.copy_(state[ours].detach())
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The candidate's names of the parameters and buffers that the judge loads."""
+        return frozenset(self.weights)
+
+    def kept_names(self) -> set[str]:
+        """The candidate's names of the judge's weights and buffers that the reference does not update."""
+        updated = self.prepared.reference.changing or ()
+        return {theirs for theirs, (ours, _) in self.weights.items() if ours not in updated}
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether some of the candidate's weights are the judge's, and others can be loaded."""
+        moved = {*dict(self.prepared.model.named_parameters()), *running_statistics(self.prepared.model)}
+        return any(ours in moved for ours, _ in self.weights.values())
+
+    def _shared(self, tensors: list[Any]) -> list[Shared]:
+        placed = self._buffers.together([t if not overlaps(t) else t.contiguous() for t in tensors])
+        for shared, tensor in zip(placed, tensors, strict=True):
+            if self._buffers.device != "cpu":
+                shared.fill_margins(MARGIN_BYTE)
+            shared.tensor.copy_(tensor)
+        return placed
+
+    def _synchronize(self) -> None:
+        if self._buffers.device != "cpu":
+            import torch
+
+            torch.cuda.synchronize()
+
+    def call(
+        self, expected: Expected, poison: int, shuffle: int, *, launches: bool = True, watch: bool = False
+    ) -> tuple[list[Any], Reply]:
+        """One call on one draw.
+
+        Gives outputs (None for what is no tensor), inputs that the reference changes, and buffers that it updates (None
+        for one that the candidate lacks), as they lie in the judge's memory. Raises Failed.
+        """
+        import torch
+
+        self._fill(expected)
+        self._restore_state()
+        for place in self._places:
+            place.memory.fill_(poison % NOISE) if self._buffers.device != "cpu" else place.tensor.fill_(0)
+        self._synchronize()
+        self._buffers.leave_room()
+        which = "later" if self.trace.later is not None and not self.is_first else "first"
+        self.is_first = False
+        choices = shuffle if self.configuration is None else self.configuration
+        reply = asked_with_room(
+            lambda: self._replayer.call(
+                self._tree, self._inputs, self._places, which=which, poison=poison, shuffle=shuffle, choices=choices,
+                launches=launches, seed=expected.rng, watch=watch,
+            ),
+            idle=lambda: [*expected.inputs, *expected.eager, *(expected.exact or ())],
+            needed=lambda: state_of(self.model).values(),
+            again=lambda: which == "first" and self._replayer.process is not None,
+        )  # fmt: skip
+        inputs = iter(self._inputs)
+        given = [next(inputs).tensor if isinstance(v, torch.Tensor) else None for v in expected.inputs]
+        changed = [given[i] for i in sorted(self.prepared.mutated)]
+        held = {ours: shared.tensor for ours, shared in self.weights.values()}
+        return [*self.outputs_in_place(expected), *changed, *map(held.get, self.prepared.reference.updated)], reply
+
+    def _fill(self, expected: Expected) -> None:
+        import torch
+
+        tensors = [v for v in expected.inputs if isinstance(v, torch.Tensor)]
+        if not self._places:
+            self._places = self._shared([o for o in self.returned(expected) if isinstance(o, torch.Tensor)])
+        if not self._tree:
+            self._inputs = self._shared(tensors)
+            waiting = iter(self._inputs)
+            given = self.prepared.reference.arguments(expected.inputs)
+            self._tree = [wire.describe(v, lambda _: next(waiting).spec) for v in given]
+            return
+        for shared, value in zip(self._inputs, tensors, strict=True):
+            shared.tensor.copy_(value)
+
+    @property
+    def keeps_something(self) -> bool:
+        """Whether later calls go on with what the first one made: there an answer may be kept."""
+        return self.trace.later is not None
+
+    @property
+    def inputs(self) -> list[Shared]:
+        """The memory of the inputs that are tensors."""
+        return self._inputs
+
+    @property
+    def places(self) -> list[Shared]:
+        """Where outputs are copied to."""
+        return self._places
+
+    def outputs_in_place(self, expected: Expected) -> list[Any]:
+        """The outputs as the last call left them there; None for what is no tensor."""
+        import torch
+
+        places = iter(self._places)
+        return [next(places).tensor if isinstance(o, torch.Tensor) else None for o in self.returned(expected)]
+
+    def returned(self, expected: Expected) -> list[Any]:
+        """What the reference returned, without the inputs that it changed and the buffers that it updated."""
+        return expected.eager[: len(expected.eager) - self.prepared.beside_outputs]

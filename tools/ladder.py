@@ -1,0 +1,167 @@
+"""The rungs of one verdict, the cheapest first: text, trace of the host code, compilation, replay, clock.
+
+A candidate climbs no further than its first failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kernelwright.tools.judging.front import Front, TracesAndCompiles, without_failed_configurations
+from kernelwright.tools.judging.judge import Judge
+from kernelwright.tools.judging.options import Lane, Options
+from kernelwright.tools.judging.own_work import Rule
+from kernelwright.tools.judging.rules import Rules
+from kernelwright.tools.judging.turns import Turns
+from kernelwright.tools.problem import Problem, check_form
+from kernelwright.tools.references.torch_settings import single_threaded
+from kernelwright.tools.report import Environment, Failed, Report, Rung
+from kernelwright.tools.report_parts import (
+    compile_warnings,
+    degenerate_answers,
+    isolation_warnings,
+    with_verdict,
+)
+from kernelwright.tools.sizing.selection import Selection, select
+from kernelwright.tools.source import advice, read_source
+from kernelwright.tools.timing.baseline import Baselines
+from kernelwright.tools.tracing.client import TracedCandidate
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the verdicts of one evaluator share."""
+
+    device: str
+    """`cpu` or `cuda:N`."""
+    environment: Environment
+    turns: Turns
+    baselines: Baselines
+    judge_for: Callable[[Problem], AbstractContextManager[Judge]]
+    """Gives the judge of one verdict for as long as the verdict is made."""
+    front: Callable[[], Front]
+    """Gives what traces and compiles in this process."""
+    elsewhere: TracesAndCompiles | None
+    """What traces and compiles outside of this process; None where this process does."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether verdicts are made on a GPU."""
+        return self.device.startswith("cuda")
+
+
+class Ladder:
+    """One candidate's way up the rungs."""
+
+    def __init__(
+        self, around: Surroundings, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
+    ) -> None:
+        self._around, self._say = around, say
+        self._problem, self._source, self._asked = problem, source, asked
+        self._rules = Rules(own_work=rule, seconds=asked.seconds)
+
+    def climb(self, report: Report) -> Report:
+        """The report with every rung that was reached.
+
+        Raises ProblemError where the reference itself cannot be used, InfrastructureError for trouble of ours.
+        """
+        report = report.with_(advice=advice(self._source), environment=self._around.environment)
+        if failure := read_source(self._source, self._asked.allow_import):
+            return report.with_(failure=failure)
+        check_form(self._problem.source)
+        report = report.with_(degenerate=degenerate_answers(self._problem))
+        with self._around.judge_for(self._problem) as judge:
+            return self._traced(judge, report)
+
+    def _traced(self, judge: Judge, report: Report) -> Report:
+        around, asked, problem = self._around, self._asked, self._problem
+        seed = asked.seed if asked.seed is not None else judge.seed_for(problem)
+        front: TracesAndCompiles = around.elsewhere or around.front()
+        lane = self._at(Lane.CPU) if around.elsewhere is None else nullcontext()
+        with lane, nullcontext() if around.on_gpu else single_threaded():
+            self._say("tracing")
+            selection = select(problem, self._source, around.device, seed, asked.sizes)
+            candidate, compiles, binaries = front.traced_and_compiled(
+                problem, self._source, selection, asked, seed, self._say
+            )
+            report = report.with_(output=candidate.output, isolation=candidate.isolation)
+        report = report.with_(
+            rung=Rung.COMPILE, compiles=compiles, warnings=(*isolation_warnings(report), *compile_warnings(compiles))
+        )
+        if compiles and (failure := compiles[0].failure):
+            return report.with_(failure=failure)
+        candidate = without_failed_configurations(candidate, binaries)
+        if around.on_gpu:
+            return self._on_gpu(judge, report, candidate, selection, seed, binaries)
+        return self._interpreted(judge, report, candidate, selection, seed)
+
+    # -------------------------------------------------------------- on a CPU
+    def _interpreted(
+        self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int
+    ) -> Report:
+        """Replays under the interpreter. Where that is not asked for, the report as it is."""
+        if self._asked.interpret is False:
+            return report
+        if selection.too_large:
+            return report.with_(warnings=(*report.warnings, f"not interpreted: {selection.too_large}"))
+        self._say("interpreting at small sizes")
+        with self._at(Lane.CPU):
+            judged = judge.judge(candidate, selection.base, selection.others, seed, self._rules, progress=self._say)
+            judged = self._around.front().all_kernels_checked(
+                judge, judged, self._problem, self._source, candidate, selection, seed, self._asked, self._rules
+            )
+        result = judged.result.with_(sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes))
+        if judged.needs_gpu:
+            return report.with_(warnings=(*report.warnings, f"not interpreted: needs a GPU ({judged.needs_gpu})"))
+        return with_verdict(report, judged.with_result(result), Rung.INTERPRETED, interpreted=result)
+
+    # -------------------------------------------------------------- on a GPU
+    def _on_gpu(
+        self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int,
+        binaries: Mapping[str, Any],
+    ) -> Report:  # fmt: skip
+        with self._at(Lane.GPU, shared=self._around.turns.leaves_room(self._problem)):
+            self._say("judging on the GPU")
+            base, others = selection.base, selection.others
+            judged = judge.judge(candidate, base, others, seed, self._rules, binaries=binaries, progress=self._say)
+            report = with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.result)
+        if report.correct and self._asked.profile:
+            with self._at(Lane.GPU):
+                report = self._profiled(judge, report, candidate, selection, seed, binaries)
+        return self._extras(report) if report.correct and self._asked.profile else report
+
+    def _profiled(
+        self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int,
+        binaries: Mapping[str, Any],
+    ) -> Report:  # fmt: skip
+        """The clock's answer; an answer that is wrong while it is timed is a failure."""
+        self._say("timing")
+        rule, kernels = self._rules.own_work, report.compiles[0].kernels if report.compiles else ()
+        try:
+            profile, work = judge.profile(candidate, selection.base, seed, rule, report.own_work, binaries, kernels)
+        except Failed as failed:
+            return report.with_(rung=Rung.PROFILE, failure=failed.failure, correct=False)
+        return report.with_(rung=Rung.PROFILE, profile=profile, own_work=work)
+
+    def _extras(self, report: Report) -> Report:
+        """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
+        from kernelwright.tools.timing.extras import add_extras
+
+        asked, around = self._asked, self._around
+        if not (asked.torch_compile or asked.ncu or asked.sanitizer):
+            return report
+        if asked.torch_compile:
+            with self._at(Lane.CPU):
+                around.baselines.get_ready(self._problem, report.environment)
+        with self._at(Lane.GPU):
+            timed = partial(around.baselines.timed, self._problem, report.environment)
+            return add_extras(report, self._problem, self._source, asked, around.device, timed, self._say)
+
+    def _at(self, lane: Lane, *, shared: bool = False) -> AbstractContextManager[None]:
+        return self._around.turns.at(lane, self._asked.lease_seconds, self._say, shared=shared)
