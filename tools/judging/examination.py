@@ -1,0 +1,248 @@
+"""Everything that is asked of one candidate at one size: the problem's own inputs, other weights, other distributions
+of inputs, later calls, and whose work the answers are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.tools.comparing.movement import converts_inputs, draws_of, gives_back_inputs, only_moves
+from kernelwright.tools.judging import own_work
+from kernelwright.tools.judging.rules import AtSize, Rules, Thoroughness, distributions_for
+from kernelwright.tools.judging.size_checks import POISON_BYTES, POISONS, SizeChecks
+from kernelwright.tools.problem import ProblemError
+from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
+from kernelwright.tools.references.prepared_problem import Expected
+from kernelwright.tools.references.weights import require_visible_weights
+from kernelwright.tools.replaying.noise import NOISE
+from kernelwright.tools.report import Cheat, Check, Failed, Failure, Fault, OwnWork, clean_text
+from kernelwright.tools.tracing.alternatives import configuration_named, untaken
+from kernelwright.tools.tracing.client import TracedCandidate
+
+if TYPE_CHECKING:
+    from kernelwright.tools.judging.judge import Judge
+
+LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
+"""How many calls later the answer is looked at where something kept changes from call to call: least and most."""
+
+
+@dataclass
+class Evidence:
+    """What has been found of one candidate so far, at all sizes together."""
+
+    checks: list[Check] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tolerances: list[Any] = field(default_factory=list)
+    """Eager's own error by output, where float64 is at hand."""
+    work: OwnWork | None = None
+    share: float | None = None
+    """Of the reference's operations that torch did not do in the candidate's place: from 0 to 1."""
+    deterministic: bool | None = None
+    reloaded: bool | None = None
+    """Whether the candidate's parameters are the reference's; None where that has none."""
+
+
+class Examination:
+    """One candidate at one size. What is found goes into `evidence`, also where a check fails."""
+
+    def __init__(
+        self, judge: Judge, candidate: TracedCandidate, size: AtSize, checks: SizeChecks, evidence: Evidence,
+        seed: int, rules: Rules, seconds_left: Callable[[], float], progress: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._judge, self._candidate, self._size, self._problem = judge, candidate, size, size.problem
+        self._checks, self._evidence = checks, evidence
+        self._seed, self._rules, self._left, self._progress = seed, rules, seconds_left, progress
+        self._first_call_works_ahead = False
+
+    def examine(self, how: Thoroughness) -> None:
+        """Own inputs, other weights, and as many distributions as `how` says. Raises Failed."""
+        try:
+            self._own_inputs(how)
+            shaken = self._checks.calls.has_weights
+            if shaken:
+                self._other_weights()
+            else:
+                expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1)
+                self._checks.check(expected, NOISE, self._shuffle(3))
+            asked = self._distributions() if how is Thoroughness.ALL else [(Draw.SIGNED, ())]
+            self._checks.watched_draw = None  # the next draw may be of gigabytes, too
+            for number, (draw, numbers) in enumerate(asked, 2):
+                self._distribution(draw, number, shaken, numbers)
+        finally:
+            self._evidence.checks += self._checks.checks
+
+    def examine_one_call(self, told: str, *, every_distribution: bool, every_configuration: bool) -> None:
+        """On one draw, and on other weights than those that the model is made with. `told`: the size in words.
+
+        Where every distribution is asked for, every configuration of autotuned launches may be, too. Raises Failed and
+        ProblemError.
+        """
+        checks, index = self._checks, self._size.index
+        try:
+            expected = self._drawn(checks.calls.has_weights)
+            if checks.calls.has_weights:
+                checks.calls.load_weights(expected.weights)
+            for number in range(1 + checks.calls.keeps_something):  # a later call may ask for something else
+                poison, shuffle = POISON_BYTES[(index + number) % 2], self._shuffle(index + 40 + 100 * number)
+                checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
+                self._judge_watched()
+            self._own_work_elsewhere()
+            if every_distribution:
+                self._every_distribution(expected, every_configuration, f" at {told}")
+        finally:
+            self._evidence.checks += checks.checks
+
+    def _drawn(self, shaken: bool) -> Expected:
+        """Numbers of several magnitudes at every second size, if the reference is finite on them, else its own."""
+        if self._size.index % 2:
+            with contextlib.suppress(ProblemError):
+                drawn = self._judge.expected(self._problem, self._seed, Draw.SPECIAL, 0, shaken=shaken)
+                if drawn.finite():
+                    return drawn
+        return self._judge.expected(self._problem, self._seed, Draw.OWN, 0, shaken=shaken)
+
+    def _own_inputs(self, how: Thoroughness) -> None:
+        """The problem's own inputs, twice. The draw is let go of on return: it may take gigabytes. Raises Failed."""
+        first = self._judge.expected(self._problem, self._seed, Draw.OWN, 0)
+        if self._checks.calls.reloaded is False:
+            require_visible_weights(self._checks.prepared, first)
+        if self._rules.own_work.mode != "report":
+            own_work.require_no_work_on_weights(
+                self._checks.trace, self._checks.calls.reloaded, self._checks.calls.bound
+            )
+        self._progress("checking own inputs")
+        outputs = self._checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=True)
+        needed = self._evidence.work.needed if self._evidence.work is not None else None
+        self._first_call_works_ahead = own_work.first_call_works_ahead(self._checks.trace, self._checks.watched)
+        self._evidence.work = self._own_work(needed=needed)
+        self._evidence.deterministic = self._checks.again(
+            first, outputs, self._shuffle(1), watch=self._checks.calls.keeps_something
+        )
+        if self._checks.calls.keeps_something:
+            self._evidence.work = self._own_work(needed=needed)
+            like_first = self._judge.like(self._problem, self._seed, first)
+            self._checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
+        if how is Thoroughness.ALL:
+            self._other_configurations(first)
+            self._many_calls_later(first)
+            decoy = self._checks.right_without_launches(first, self._shuffle(2))
+            self._evidence.work = self._own_work(needed=not decoy)
+
+    def _other_weights(self) -> None:
+        """Raises Failed."""
+        self._progress("checking other weights")
+        expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1, shaken=True)
+        if self._first_call_works_ahead and not self._checks.follows_the_weights(expected, self._shuffle(61)):
+            raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=own_work.FOLDED_WEIGHTS))
+        self._checks.calls.load_weights(expected.weights)
+        self._checks.check(expected, NOISE, self._shuffle(3), name="other_weights")
+
+    def _other_configurations(self, drawn: Expected, at: str = "") -> None:
+        """Every configuration of autotuned launches that the calls on own inputs at the base size have not taken, or
+        every one (`at` another size). Raises Failed.
+        """
+        taken = () if at else (self._shuffle(0), self._shuffle(1))
+        left = untaken(own_work.steps_of(self._checks.trace), self._candidate.traced, taken)
+        for number in left:
+            self._checks.calls.configuration = number
+            try:
+                self._checks.check(drawn, POISON_BYTES[0], self._shuffle(70 + number), name=f"own{at}")
+            except Failed as failed:
+                label = configuration_named(own_work.steps_of(self._checks.trace), number)
+                message = f"with the configuration {label}: {failed.failure.message}"
+                raise Failed(failed.failure.with_(message=clean_text(message, 700))) from failed
+        self._checks.calls.configuration = None
+
+    def _many_calls_later(self, first: Expected) -> None:
+        """Where what is kept between calls changes at each of them, as a counter does, it is moved on as if there had
+        been many more calls: the answer must still be right. Raises Failed.
+        """
+        replayer = self._judge.replayer
+        if not replayer.ask({"do": "note_kept"}, seconds=self._left()).get("kept"):
+            return
+        for _ in range(2):
+            self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
+            moved = replayer.ask({"do": "note_kept"}, seconds=self._left()).get("moved")
+        chance = random.Random(self._shuffle(62))
+        for times in [chance.randrange(*bounds) for bounds in LATER_CALLS] if moved else ():
+            replayer.ask({"do": "advance_kept", "times": times}, seconds=self._left())
+            try:
+                self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
+            except Failed as failed:
+                told = f"wrong {times:,} calls later, by what it keeps between calls: {failed.failure.message}"
+                raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=clean_text(told, 700))) from failed
+
+    def _distributions(self) -> list[tuple[Draw, tuple[float, ...]]]:
+        assert self._checks.watched_draw is not None
+        return distributions_for(self._candidate.traced, self._checks.trace, self._checks.watched_draw.inputs)
+
+    def _distribution(
+        self,
+        draw: Draw,
+        number: int,
+        shaken: bool,
+        numbers: tuple[float, ...],
+        at: str = "",
+    ) -> None:
+        """at: where it is not the base size, as it is told. Raises Failed."""
+        try:
+            expected = self._judge.expected(self._problem, self._seed, draw, number, shaken=shaken, numbers=numbers)
+        except ProblemError as error:
+            self._evidence.notes.append(f"{draw}: not used, {error}")
+            return
+        if draw in WITH_INFINITIES and any(
+            hasattr(one, "is_floating_point") and not one.is_floating_point() for one in expected.eager
+        ):
+            return  # where a NaN arises on the way, an index or a comparison does not show it
+        if draw not in (*WITH_INFINITIES, Draw.ZERO_ROWS, Draw.NAN) and not expected.finite():
+            self._evidence.notes.append(f"{draw}: not used, the reference is not finite on it")
+            return
+        self._progress(f"checking {draw}")
+        self._checks.check(expected, POISONS[number % len(POISONS)], self._shuffle(number + 3), name=f"{draw}{at}")
+
+    def _every_distribution(self, drawn: Expected, configurations: bool, at: str) -> None:
+        """Loops over several blocks are seldom right on everything that short rows are right on. Raises Failed."""
+        if configurations:
+            self._other_configurations(drawn, at)
+        for number, (draw, numbers) in enumerate(self._distributions(), 2):
+            self._distribution(draw, number, self._checks.calls.has_weights, numbers, at)
+
+    def _own_work_elsewhere(self) -> None:
+        kept = self._evidence.work
+        try:
+            self._own_work(needed=kept.needed if kept else None)
+        finally:
+            self._evidence.work = kept
+
+    def _own_work(self, needed: bool | None) -> OwnWork:
+        work = OwnWork(
+            mode=self._rules.own_work.text,
+            census=own_work.census_of(self._checks.trace, self._candidate.traced),
+            needed=needed,
+        )
+        watched, operations = self._checks.watched, self._checks.prepared.operations
+        if self._judge.device == "cpu" and work.census.launches and watched is not None and operations:
+            self._evidence.share = max(0.0, 1.0 - watched.operations / operations)
+        if self._evidence.share is not None:
+            work = work.with_(share=self._evidence.share, share_of="operations")
+        self._evidence.work = work
+        judged = own_work.judge(work, self._rules.own_work, own_work.depends_on_a_launch(self._checks.trace))
+        self._judge_watched()
+        return judged
+
+    def _judge_watched(self) -> None:
+        """What the last watched call showed, once. Raises Failed."""
+        watched, drawn = self._checks.watched, self._checks.watched_draw
+        self._checks.watched = None
+        own_work.require_inputs_left_alone(watched, self._checks.prepared, self._checks.calls.kept_names())
+        if drawn is not None and not gives_back_inputs(drawn):
+            moves = partial(only_moves, draws_of(self._checks.prepared, self._seed))
+            own_work.judge_watched(watched, self._rules.own_work, moves, only_converts=converts_inputs(drawn))
+
+    def _shuffle(self, number: int) -> int:
+        return (self._seed * 31 + number * 7919) & 0x7FFFFFFF
