@@ -201,11 +201,11 @@ class _lowerings:
     def __enter__(self) -> None:
         from torch._inductor import lowering
 
+        from kernelwright.policies.inductor.inductor_patches import configure
         from kernelwright.policies.inductor.lowering.convolutions import library_convolutions, own_convolutions
         from kernelwright.policies.inductor.lowering.products import own_products
         from kernelwright.policies.inductor.lowering.softmax import online_softmax
         from kernelwright.policies.inductor.lowering.windows import written_out_windows
-        from kernelwright.policies.inductor.private_torch import configure
 
         self._before = dict(lowering.lowerings), dict(lowering._maybe_layout_constraints)
         configure(self._strict)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.comparing.comparison import ComparedOutput, measure, measure_finite_part, measure_with_nan
+from kernelwright.tools.comparing.comparison import ComparedOutput, measure
 from kernelwright.tools.comparing.pieces import PIECE_ELEMENTS, raise_to_distance
+from kernelwright.tools.comparing.special_values import measure_finite_part, measure_with_nan
 from kernelwright.tools.comparing.tolerance import Tensor, Tolerance
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw

@@ -14,10 +14,10 @@ from typing import Any
 from kernelwright.tools.hardware.targets import Target, parse_target
 from kernelwright.tools.report import clean_text
 from kernelwright.tools.sandbox.channel import Channel
+from kernelwright.tools.tracing.candidate_module import load
 from kernelwright.tools.tracing.compile_errors import compile_message
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.pretended_gpu.offline_driver import OfflineDriver
-from kernelwright.tools.tracing.tracer import load
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 

@@ -10,7 +10,6 @@ trusted side reads it with `tools.tracing.trace.read_traced`.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -24,19 +23,18 @@ import torch
 from kernelwright.tools import wire
 from kernelwright.tools.hardware.targets import Target, parse_target
 from kernelwright.tools.nested import tensors_of
-from kernelwright.tools.report import Cheat, Failure, Fault, clean_text
+from kernelwright.tools.report import Failure, Fault
 from kernelwright.tools.sandbox.channel import Channel
 from kernelwright.tools.tracing import deferred, recorded, slicing
-from kernelwright.tools.tracing.compile_errors import chain
-from kernelwright.tools.tracing.kernels import NotPlain, Texts
+from kernelwright.tools.tracing.candidate_errors import failure_of
+from kernelwright.tools.tracing.candidate_module import MODULE_NAME, build, load
+from kernelwright.tools.tracing.failures import CallsDiffer, LaunchesDropped, tracing_failure
+from kernelwright.tools.tracing.kernels import Texts
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.pretended_gpu import helion_inputs
-from kernelwright.tools.tracing.pretended_gpu.offline_driver import LaunchRefused
-from kernelwright.tools.tracing.tape import Step, Tape, TooLong
+from kernelwright.tools.tracing.tape import Step, Tape
 from kernelwright.tools.tracing.trace import TRACE_VERSION, output_leaves
-from kernelwright.tools.tracing.trouble import failure_of
 
-NAME = "candidate"
 MOST_OUTPUTS = 64
 MANY_CALLS_SECONDS, SEVERAL = 0.5, 5
 """Where two calls take longer than this, so many are made instead of many."""
@@ -67,7 +65,7 @@ def warm() -> None:
         tensor = {"tensor": {"shape": [3, 5], "stride": [5, 1], "dtype": "float32"}}
         spec = {"init": [[], {"dict": {}}], "inputs": [tensor]}
         Tracer(parse_target("sm_90"), path, None).trace_all([{"spec": spec, "calls": 2}])
-    sys.modules.pop(NAME, None)
+    sys.modules.pop(MODULE_NAME, None)
 
 
 class Tracer:
@@ -167,7 +165,8 @@ class Tracer:
                 self._models.clear()
             return self._written(state, numbers, before, building, calls), None
         except BaseException as error:
-            return None, self._failure(error, fault)
+            launched = self._tape.launches != self._launches_before
+            return None, tracing_failure(error, self._path, fault, launched=launched)
 
     def _model(self, module: Any, size: dict[str, Any]) -> tuple[Any, list[Step]]:
         """A model of this size, and the steps that built it.
@@ -232,7 +231,7 @@ class Tracer:
         building: list[Step],
         calls: list[dict[str, Any]],
     ) -> dict[str, Any]:
-        """The trace as a message. Raises Inconstant where later calls do not ask for the same."""
+        """The trace as a message. Raises CallsDiffer where later calls do not ask for the same."""
         first, second = calls[0], calls[1]
         forms = [recorded.canonical(c) for c in calls]
         same = forms[0] == forms[1]
@@ -245,7 +244,7 @@ class Tracer:
                 "call"
             )
         if odd is not None:
-            raise Inconstant(
+            raise CallsDiffer(
                 f"call {odd} of forward asks for other things than call 2 "
                 f"({recorded.call_difference(calls[1], calls[odd - 1])}): "
                 "a verdict needs host code that does the same at every call"
@@ -307,70 +306,3 @@ class Tracer:
             for number in range(len(self._tape.storages))
             if (place := recorded.memory_key(self._tape.tensor(number))) in places and places[place] != number
         }
-
-    # -------------------------------------------------------------- failures
-    def _failure(self, error: BaseException, fault: Fault) -> Failure:
-        told = failure_of(error, str(self._path), fault)
-        if isinstance(error, Inconstant):
-            return told.with_(fault=Fault.UNTRACEABLE, message=str(error))
-        if isinstance(error, LaunchesDropped):
-            return told.with_(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=str(error))
-        if isinstance(error, TooLong):
-            return told.with_(fault=Fault.RESOURCES, message=str(error))
-        if isinstance(error, NotPlain):
-            return told.with_(
-                fault=Fault.RUNTIME,
-                message=clean_text(f"{error} is handed to an operator or a kernel: it cannot be written down", 300),
-            )
-        if any(recorded.needs_values(e) for e in chain(error)):
-            return told.with_(
-                fault=Fault.UNTRACEABLE,
-                message="host code reads what a tensor holds: a verdict needs host code that decides by shapes and "
-                "numbers alone",
-            )
-        if fault is Fault.RUNTIME and (
-            any(isinstance(e, LaunchRefused) for e in chain(error)) or self._before_a_launch(error)
-        ):
-            return told.with_(fault=Fault.LAUNCH) if told.fault is Fault.RUNTIME else told
-        return told
-
-    def _before_a_launch(self, error: BaseException) -> bool:
-        return self._tape.launches == self._launches_before or in_triton(error, self._path)
-
-
-class Inconstant(RuntimeError):
-    """The host code asks for something else at each call."""
-
-
-class LaunchesDropped(RuntimeError):
-    """A call launches less than the one before it."""
-
-
-def load(path: Path) -> Any:
-    """The candidate's module, new."""
-    spec = importlib.util.spec_from_file_location(NAME, path)
-    if spec is None or spec.loader is None:
-        raise ImportError("the candidate's file cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[NAME] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def build(module: Any, arguments: Any) -> Any:
-    """ModelNew on the pretended GPU."""
-    positional, named = arguments
-    with torch.device(pretend_gpu.CUDA):
-        model = module.ModelNew(*positional, **named)
-    return model.to(pretend_gpu.CUDA) if isinstance(model, torch.nn.Module) else model
-
-
-def in_triton(error: BaseException, path: Path) -> bool:
-    """Whether it was raised below the candidate's innermost frame by Triton on the way to a launch."""
-    files: list[str] = []
-    trace = error.__traceback__
-    while trace is not None:
-        files.append(trace.tb_frame.f_code.co_filename)
-        trace = trace.tb_next
-    inner = files[len(files) - files[::-1].index(str(path)) :] if str(path) in files else files
-    return any("triton/runtime" in f or "triton/compiler" in f or f == "<string>" for f in inner)

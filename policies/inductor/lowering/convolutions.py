@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kernelwright.policies.inductor.inductor_patches import size_hint
 from kernelwright.policies.inductor.lowering.geometry import (
     MAX_UNROLLED_TERMS,
     Geometry,
@@ -17,7 +18,6 @@ from kernelwright.policies.inductor.lowering.geometry import (
     unravelled,
 )
 from kernelwright.policies.inductor.lowering.phases import by_phases, has_phases
-from kernelwright.policies.inductor.private_torch import size_hint
 from kernelwright.policies.inductor.window_sizes import window_size
 
 MIN_DOT = 16

@@ -74,7 +74,7 @@ def _plain_output_strides(graph: Any, traced: Traced) -> None:
     """Contiguous strides are products of max(1, size), for tensors without elements, which are never read: without it
     an index is a sum that axes can be merged in.
     """
-    from kernelwright.policies.inductor.private_torch import without_maxima
+    from kernelwright.policies.inductor.inductor_patches import without_maxima
 
     env = traced.sizes.env
     (output,) = [n for n in graph.graph.nodes if n.op == "output"]

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernelwright.policies.inductor.inductor_patches import size_hint
 from kernelwright.policies.inductor.lowering.split_products import split_product, transposed, worth_splitting
-from kernelwright.policies.inductor.private_torch import size_hint
 
 MIN_ROWS_TO_TRANSPOSE = 128
 """Of the left operand, at the problem's own sizes, from which on the right one is turned first."""

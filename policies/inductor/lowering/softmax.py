@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelwright.policies.inductor.private_torch import size_hint
+from kernelwright.policies.inductor.inductor_patches import size_hint
 
 MIN_ROW_ELEMENTS = 1 << 14
 """Elements, at the problem's own sizes: shorter rows are still in the caches at the second pass, and two passes are

@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from kernelwright.policies.inductor.inductor_patches import size_hint
 from kernelwright.policies.inductor.lowering.geometry import create_reduction
-from kernelwright.policies.inductor.private_torch import size_hint
 
 MIN_PRODUCTS_PER_ELEMENT = 100
 """Products an element of the operands, rows * columns / (rows + columns): below it, writing the parts takes longer than

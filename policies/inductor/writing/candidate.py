@@ -15,14 +15,13 @@ from kernelwright.policies.inductor.tracing.graph import Traced
 from kernelwright.policies.inductor.values.complex_numbers import COMPLEX, bare, rank
 from kernelwright.policies.inductor.writing.helpers import BODIES, helpers_for
 from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
+from kernelwright.policies.inductor.writing.kernel_text import Written, write_kernel
 from kernelwright.policies.inductor.writing.kernels import comment_of, kernels_of
 from kernelwright.policies.inductor.writing.launch import Host
 from kernelwright.policies.inductor.writing.launches import (
-    Written,
     keep_channels_last,
     name_buffers,
     read_call,
-    write_kernel,
 )
 from kernelwright.policies.inductor.writing.layouts import Layout, product
 from kernelwright.policies.inductor.writing.lines import broken, short_lines

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from kernelwright.policies.inductor.lowering.generating import Generated
 from kernelwright.policies.inductor.tracing.graph import Traced
+from kernelwright.policies.inductor.writing.kernel_text import Written
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
-from kernelwright.policies.inductor.writing.launches import Written, launch_lines, read_call
+from kernelwright.policies.inductor.writing.launches import launch_lines, read_call
 
 
 class LoopReading:

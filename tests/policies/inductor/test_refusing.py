@@ -6,7 +6,7 @@ import pytest
 import sympy
 import torch
 
-from kernelwright.policies.inductor import private_torch
+from kernelwright.policies.inductor import inductor_patches
 from kernelwright.policies.inductor.process import _describe_failure
 from kernelwright.policies.inductor.refusing import Refused, operator_of, reason_of
 from kernelwright.tools.problem import Problem
@@ -85,7 +85,7 @@ def test_sizes_that_are_equal_but_not_written_alike_split_a_node(monkeypatch):
     body = SimpleNamespace(sizes=(written, []), iter_vars=["i", "j"], reduce_vars=[])
     node = SimpleNamespace(_body=body)
     monkeypatch.setattr(tiling_utils, "get_pw_red_splits", by_text)
-    private_torch._known_splits()
+    inductor_patches._known_splits()
     with V.set_graph_handler(SimpleNamespace(sizevars=SizeVarAllocator())):
         with pytest.raises(AssertionError):
             by_text(node, sympy.expand(a * (b - 2)), 1)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from kernelwright.tools.comparing.by_draw import measure_by_draw
-from kernelwright.tools.comparing.comparison import measure_finite_part
 from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
+from kernelwright.tools.comparing.special_values import measure_finite_part
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import expect, set_up

@@ -1,0 +1,160 @@
+"""Inductor configured for drafts: its settings, and patches of what it lacks for sizes that are symbols.
+
+The patches last for the whole process, as those of `private_torch.py` do, whose list names every private function that
+is used here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def configure(own_products: bool) -> None:
+    """Inductor's own configuration, and two bounds that it lacks for symbolic sizes."""
+    from torch._inductor import config
+    from torch._inductor.choices import InductorChoices
+    from torch._inductor.sizevars import SizeVarAllocator
+    from torch.utils._sympy.value_ranges import ValueRangeError
+
+    config.compile_threads = 1
+    config.size_asserts = config.allow_buffer_reuse = config.graph_partition = config.inplace_buffers = False
+    config.layout_optimization = config.fallback_random = False
+    config.online_softmax = True
+    config.triton.cudagraphs = config.triton.mix_order_reduction = False
+    config.triton.descriptive_names, config.triton.unique_kernel_names = "original_aten", True
+    config.triton.native_matmul = own_products
+    config.triton.persistent_reductions = not own_products  # whole rows of both operands do not fit into shared memory
+    ask = SizeVarAllocator.guard_or_false
+
+    def guarded(self: Any, question: Any) -> bool:
+        """Without an answer where the bounds of an expression cannot be followed (ValueError: negative exponents)."""
+        try:
+            return bool(ask(self, question))
+        except (ValueRangeError, ValueError):
+            return False
+
+    SizeVarAllocator.guard_or_false = guarded  # type: ignore[method-assign]
+    _channels_last_outputs()
+    _order_by_symbols()
+    _known_splits()
+    _split_by_symbols()
+    split = InductorChoices.reduction_split_factor
+    capped = staticmethod(lambda *a, **k: min(split(*a, **k), 264))
+    InductorChoices.reduction_split_factor = capped  # type: ignore[method-assign]
+
+
+def _known_splits() -> None:
+    """Sizes that are equal, though not written alike, are equal where Inductor looks for the coalesced axes: torch 2.11
+    compares their texts there, and ends in an assertion without a word.
+    """
+    from torch._inductor import tiling_utils
+    from torch._inductor.utils import sympy_product
+    from torch._inductor.virtualized import V
+
+    plain: Any = tiling_utils.get_pw_red_splits
+    if hasattr(plain, "plain"):
+        return
+
+    def splits(n: Any, pointwise: Any, reduced: Any, none_if_not_divisible: bool = False) -> Any:
+        body = n._body
+        if V.graph.sizevars.statically_known_equals(sympy_product(body.sizes[0]), pointwise):
+            return (body.iter_vars, body.sizes[0]), (body.reduce_vars, body.sizes[1])
+        return plain(n, pointwise, reduced, none_if_not_divisible)
+
+    splits.plain = plain  # type: ignore[attr-defined]
+    tiling_utils.get_pw_red_splits = splits  # type: ignore[assignment]
+
+
+def _split_by_symbols() -> None:
+    """A loop over `rows * columns` is split over the axes of a kernel with a grid of `rows` and of `columns` also where
+    both are symbols: Inductor asks whether the product is known to be more than `rows`, and `columns` may be 1. The
+    split is right there as well. Asked only after Inductor itself finds no split.
+    """
+    from torch._inductor.codegen.simd import CantSplit, SIMDKernel
+    from torch._inductor.sizevars import SizeVarAllocator
+
+    plain: Any = SIMDKernel._split_iteration_ranges
+    if hasattr(plain, "plain"):
+        return
+    known_more = SizeVarAllocator.statically_known_gt
+
+    def more(self: Any, left: Any, right: Any) -> bool:
+        return bool(known_more(self, left, right)) or (
+            size_hint(left) > size_hint(right) and self.statically_known_multiple_of(left, right)
+        )
+
+    def split(groups: Any, lengths: Any) -> Any:
+        groups = list(groups)
+        try:
+            return plain(groups, lengths)
+        except CantSplit:
+            SizeVarAllocator.statically_known_gt = more  # type: ignore[method-assign]
+            try:
+                return plain(groups, lengths)
+            finally:
+                SizeVarAllocator.statically_known_gt = known_more  # type: ignore[method-assign]
+
+    split.plain = plain  # type: ignore[attr-defined]
+    SIMDKernel._split_iteration_ranges = staticmethod(split)  # type: ignore[method-assign]
+
+
+def size_hint(size: Any) -> int:
+    """The value of a size in the problem itself, 0 where there is none. To be asked while a graph is lowered."""
+    from torch._inductor.virtualized import V
+
+    sizes: Any = V.graph.sizevars
+    hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # its name before torch 2.12
+    return int(hint(size, fallback=0))
+
+
+def without_maxima(expression: Any) -> Any:
+    """`Max(1, size)` of a stride as the size: they differ where the tensor has no element."""
+    import sympy
+    from torch.utils._sympy.functions import Max
+
+    if not isinstance(expression, sympy.Expr):
+        return expression
+    return expression.replace(
+        lambda e: isinstance(e, Max) and len(e.args) == 2 and sympy.S.One in e.args,
+        lambda e: next((a for a in e.args if a != 1), sympy.S.One),
+    )
+
+
+def _order_by_symbols() -> None:
+    """Strides that are symbols have an order where somebody asks for one without saying what is known of symbols."""
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    if hasattr(ir.get_fill_order, "plain"):
+        return
+    plain = ir.get_fill_order
+
+    def fill_order(seq: Any, shape_env: Any = None) -> Any:
+        return plain(seq, shape_env or V.graph.sizevars.shape_env)
+
+    fill_order.plain = plain  # type: ignore[attr-defined]
+    ir.get_fill_order = fill_order
+
+
+def _channels_last_outputs() -> None:
+    """A convolution over two axes that is asked for with channels last gives them last, which a CPU build of torch,
+    asked for the layout, does not know.
+    """
+    from torch._inductor import ir
+    from torch._inductor.kernel import conv
+    from torch._inductor.virtualized import V
+
+    if hasattr(conv.conv_layout, "plain"):
+        return
+    plain = conv.conv_layout
+
+    def conv_layout(*args: Any, **kwargs: Any) -> Any:
+        found = plain(*args, **kwargs)
+        strides = [without_maxima(n) for n in found.stride]
+        if V.graph.layout_opt and len(found.size) == 4:
+            _, channels, height, width = found.size
+            strides = [channels * height * width, 1, width * channels, channels]
+        return ir.FixedLayout(found.device, found.dtype, found.size, strides)
+
+    conv_layout.plain = plain  # type: ignore[attr-defined]
+    conv.conv_layout = conv_layout

@@ -1,0 +1,152 @@
+"""The text of a kernel in a draft, with the names of what its launches pass."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from kernelwright.policies.inductor.tracing.graph import simple_path
+from kernelwright.policies.inductor.values.complex_numbers import bare
+from kernelwright.policies.inductor.writing.divisors import (
+    FEW_KERNELS,
+    MOST_BINARIES,
+    divisors_as_constants,
+    inner_names,
+    numbers_spread,
+)
+from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.launch import Launch
+from kernelwright.policies.inductor.writing.lines import folded, short_lines
+from kernelwright.policies.inductor.writing.plain import count_reads, plain_function, rename_in_place
+from kernelwright.policies.inductor.writing.products.flat_products import flat_products
+from kernelwright.policies.inductor.writing.products.grouping import grouped
+from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
+from kernelwright.policies.inductor.writing.products.index_type import by_index_type
+from kernelwright.policies.inductor.writing.products.input_precision import by_tf32
+from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
+from kernelwright.policies.inductor.writing.tidying import quotients_named, use_augmented_assignments
+from kernelwright.policies.inductor.writing.words.naming import Names, plural, roles_of
+
+
+# ------------------------------------------------------------------ kernels with the names of what they are given
+@dataclass
+class Written:
+    """A kernel's text, and which of its parameters each launch passes."""
+
+    text: str
+    parameters: list[str]
+    """Inductor's names, in the order of the rewritten kernel."""
+
+
+def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, beside: int) -> Written:
+    """Writes a kernel with readable names, and says which of its old parameters are left.
+
+    beside: how many kernels the draft has.
+    """
+    function = plain_function(kernel.function)
+    read = count_reads(function)
+    parameters = _parameter_names(kernel, launches)
+    first: dict[str, str] = {}
+    kept = []
+    constant = {n for n, v in ((n, v) for s in function.body for n, v in _assigned(s)) if isinstance(v, ast.Constant)}
+    for old in kernel.parameters:
+        if old in constant:
+            first[old] = parameters[old]
+        elif old in kernel.blocks or (read[old] and parameters[old] not in first.values()):
+            kept.append(old)
+        if read[old]:
+            first.setdefault(old, parameters.get(old, old))
+    function.name = kernel.name
+    function.args.args = [a for a in function.args.args if a.arg in kept]
+    names = Names(kernel, {k: v for k, v in parameters.items() if k not in kernel.blocks})
+    names.give(function)
+    rename_in_place(function, names)
+    use_augmented_assignments(function)
+    quotients_named(function)
+    if kernel.dot:
+        without_round_trips(function)
+        flat_products(function)
+        kernel.in_parts = add_up_parts(function)
+        hoist_divisions(function)
+        if kernel.by_tf32:
+            by_tf32(function)
+        kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and grouped(function)
+        kernel.indexed = by_index_type(function)
+    numbers_spread(function)
+    _constants(function, kernel, launches, parameters, None if beside <= FEW_KERNELS else names)
+    return Written(_kernel_text(function, comment), kept)
+
+
+def _constants(
+    function: ast.FunctionDef, kernel: Kernel, launches: list[Launch], parameters: dict[str, str], names: Names | None
+) -> None:
+    """Makes constants of what the kernel divides by, where its launches do not give too many of them.
+
+    names: of a draft of many kernels, in which only what each element is divided by is a constant.
+    """
+    inner, more = None, set()
+    if names is not None and (kernel.dot or kernel.kind != "pointwise"):
+        inner = inner_names(function, [names("r0_index"), names("r1_index")])
+    elif names is None and kernel.convolves:
+        more = {parameters[p] for p in ("xnumel", "r0_numel") if p in parameters}
+    made = divisors_as_constants(function, inner, more)
+    given = [old for old, new in parameters.items() if new in {a.arg for a in made}]
+    if len({tuple(launch.given.get(old) for old in given) for launch in launches}) > MOST_BINARIES:
+        for argument in made:
+            argument.annotation = None
+
+
+def _assigned(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
+    """Name and value, of `rows = 8`."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [(t.id, statement.value) for t in targets if isinstance(t, ast.Name) and isinstance(statement, ast.Assign)]
+
+
+def _kernel_text(function: ast.FunctionDef, comment: str) -> str:
+    head, rest = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
+    decorator, head = head.split("\n", 1)
+    opening, parameters_text = head.split("(", 1)
+    signature = folded(f"{opening}(", parameters_text.split(", "), "):")
+    return "\n".join([comment, decorator, *signature, short_lines(rest)])
+
+
+def _parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
+    """What a kernel calls its parameters: after what is passed, where all launches pass the same."""
+    found: dict[str, str] = {}
+    by_value: dict[tuple[str, ...], str] = {}
+    numbers = {"in": 0, "out": 0, "size": 0}
+    roles = roles_of(kernel)
+    for old in kernel.parameters:
+        if old in kernel.blocks:
+            continue
+        values = tuple(launch.given[old] for launch in launches)
+        same = len(set(values)) == 1
+        if "ptr" in old:
+            made = f"{simple_path(values[0])}_pointer" if same and re.fullmatch(r"[\w.\[\]']+",
+                bare(values[0])) else _numbered("out" if "out" in old else "in", numbers)  # fmt: skip
+        elif values in by_value:
+            found[old] = by_value[values]
+            continue
+        elif same and values[0].isidentifier():
+            made = values[0]
+        elif old.endswith("numel"):
+            made = plural(roles[old.removesuffix("numel")])
+        elif same and re.fullmatch(r"\w+( \* \w+)+", values[0]) and len(values[0]) < 40:
+            made = values[0].replace(" * ", "_by_") if not values[0][0].isdigit() else _numbered("size", numbers)
+        else:
+            made = _numbered("size", numbers)
+        base, number = made.removesuffix("_pointer"), 2
+        while made in found.values():
+            made = f"{base}_{number}" if "ptr" not in old else f"{base}_{'out_' * ('out' in old)}pointer"
+            base, number = (base, number + 1) if made not in found.values() else (f"{base}_{number}", number + 1)
+        found[old] = made
+        if "ptr" not in old:
+            by_value[values] = made
+    return found
+
+
+def _numbered(word: str, numbers: dict[str, int]) -> str:
+    numbers[word] += 1
+    return {"in": f"input_{numbers[word]}_pointer", "out": f"output_{numbers[word]}_pointer"}.get(word,
+        f"extent_{numbers[word]}")  # fmt: skip

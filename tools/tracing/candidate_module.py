@@ -1,0 +1,33 @@
+"""The module of a candidate, imported in the tracer's own process, and the model that it defines."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
+
+MODULE_NAME = "candidate"
+
+
+def load(path: Path) -> Any:
+    """The candidate's module, new."""
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("the candidate's file cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE_NAME] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def build(module: Any, arguments: Any) -> Any:
+    """ModelNew on the pretended GPU."""
+    positional, named = arguments
+    with torch.device(pretend_gpu.CUDA):
+        model = module.ModelNew(*positional, **named)
+    return model.to(pretend_gpu.CUDA) if isinstance(model, torch.nn.Module) else model
