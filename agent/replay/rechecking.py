@@ -10,26 +10,30 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import computed_field
-
 from kernelwright.agent.databases import open_store
 from kernelwright.agent.interrupts import defer_interrupts
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.replay.rejudging import RescoredRewards, rescore_rewards
+from kernelwright.agent.replay.rechecked_verdicts import (
+    NotJudged,
+    Rechecks,
+    changed_verdicts,
+    device_kind,
+    is_of_todays_evaluator,
+    one_line,
+)
+from kernelwright.agent.replay.rejudging import rescore_rewards
 from kernelwright.agent.selecting import candidate_filter
 from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store
 from kernelwright.store.lineage import history
-from kernelwright.store.models import Verdict
 from kernelwright.store.records import Entry, Order, Turn
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.report import Environment, InfrastructureError, Report, Rung, clean_text
+from kernelwright.tools.report import InfrastructureError, Report, Rung
 from kernelwright.tools.verdict_cache import NOT_KEPT, evaluator_version
 
 if TYPE_CHECKING:
@@ -53,63 +57,6 @@ class RecheckRequest(Value):
     """Candidates at most in this sitting."""
 
 
-class ChangedVerdict(Value):
-    """One verdict that today's judge does not share."""
-
-    candidate_id: int
-    trajectory_id: int
-    turn: int
-    """From 1."""
-    problem: str
-    was: str
-    """`correct`, or the fault: `mismatch`, `cheat (cache)`."""
-    now: str
-    why: str
-    """Today's explanation; where it is correct now, what was said before."""
-    evaluator_then: str
-    evaluator_now: str
-
-
-class NotJudged(Value):
-    """One candidate that could not be judged again, and why: its verdict is as it was."""
-
-    candidate_id: int
-    problem: str
-    why: str
-
-
-class Rechecks(Value):
-    """How it ended."""
-
-    database: str
-    run: str = ""
-    evaluator: str
-    """Version of today's."""
-    tools: Environment | None = None
-    """None where nothing was left to judge."""
-    candidates: int
-    """That hold code and a verdict."""
-    before: int
-    """Judged by this evaluator in an earlier sitting, or from the start."""
-    here: int
-    """Judged in this sitting."""
-    left: int
-    """Not reached in this sitting."""
-    only_on_a_gpu: int = 0
-    """With a GPU's verdict, left as they are by a CPU."""
-    changed: tuple[ChangedVerdict, ...] = ()
-    """In this sitting and in those before it."""
-    not_judged: tuple[NotJudged, ...] = ()
-    rewards: tuple[RescoredRewards, ...] = ()
-    interrupted: bool = False
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def counts(self) -> dict[str, int]:
-        """`mismatch -> correct` to how many, the most frequent first."""
-        return dict(Counter(f"{one.was} -> {one.now}" for one in self.changed).most_common())
-
-
 class ProgramToJudge(NamedTuple):
     """Equal programs on one problem, to be judged by the same rules."""
 
@@ -131,9 +78,9 @@ def recheck(asked: RecheckRequest, db: str | None, say: Callable[[str], None]) -
             e for e in store.candidates(chosen, order=Order.OLDEST, limit=None) if e.verdict and e.candidate.source_id
         ]
         on_gpu = asked.device != "cpu"
-        kept = [] if on_gpu else [e for e in entries if _device_kind(e.verdict) == "gpu"]
+        kept = [] if on_gpu else [e for e in entries if device_kind(e.verdict) == "gpu"]
         kept_ids = {e.candidate.id for e in kept}
-        todo = [e for e in entries if e.candidate.id not in kept_ids and not _is_todays(e.verdict, on_gpu)]
+        todo = [e for e in entries if e.candidate.id not in kept_ids and not is_of_todays_evaluator(e.verdict, on_gpu)]
         work = _Work(store, _jobs(todo, asked.limit), say)
         tools = None
         if work.left:
@@ -145,28 +92,14 @@ def recheck(asked: RecheckRequest, db: str | None, say: Callable[[str], None]) -
             candidates=len(entries),
             before=len(entries) - len(kept) - len(todo), here=work.done,
             left=len(todo) - work.done - len(work.not_judged),
-            only_on_a_gpu=len(kept), changed=tuple(_changed(store, entries, on_gpu)), not_judged=tuple(work.not_judged),
-            interrupted=interrupted,
+            only_on_a_gpu=len(kept), changed=tuple(changed_verdicts(store, entries, on_gpu)),
+            not_judged=tuple(work.not_judged), interrupted=interrupted,
         )  # fmt: skip
         formulas, address = store.formulas(chosen), store.address
     if formulas and not interrupted:
         say("computing the rewards of the new verdicts")
         found = found.with_(rewards=rescore_rewards(address, asked.run, formulas))
     return found
-
-
-def _device_kind(verdict: Verdict | None) -> str:
-    """cpu, gpu, or neither where no kernel ran."""
-    if verdict is None or not verdict.judged_on:
-        return ""
-    return "cpu" if verdict.judged_on == "cpu" else "gpu"
-
-
-def _is_todays(verdict: Verdict | None, on_gpu: bool) -> bool:
-    """Whether this evaluator would only say the same again: on a GPU it says more than on a CPU."""
-    if verdict is None or verdict.evaluator != evaluator_version():
-        return False
-    return not (on_gpu and _device_kind(verdict) == "cpu")
 
 
 def _jobs(entries: Sequence[Entry], limit: int | None) -> list[ProgramToJudge]:
@@ -281,7 +214,7 @@ class _Work:
     def _leave(self, entry: Entry, why: str) -> None:
         with self._lock:
             self.not_judged.append(
-                NotJudged(candidate_id=entry.candidate.id, problem=entry.trajectory.problem, why=_line(why))
+                NotJudged(candidate_id=entry.candidate.id, problem=entry.trajectory.problem, why=one_line(why))
             )
 
     def _save(self, entry: Entry, report: Report) -> None:
@@ -305,37 +238,3 @@ def _best(turns: Sequence[Turn]) -> int | None:
         for turn, report in right
     }
     return ranked[max(ranked)].candidate_id if ranked else None
-
-
-def _changed(store: Store, entries: Sequence[Entry], on_gpu: bool) -> list[ChangedVerdict]:
-    """Of those that this evaluator has judged by now: the verdict in force beside the last one of another evaluator."""
-    found = []
-    for entry in entries:
-        verdicts = store.verdicts(entry.candidate.id)
-        now = verdicts[-1]
-        before = [v for v in verdicts[:-1] if v.evaluator != now.evaluator] or verdicts[:-1]
-        if not before or not _is_todays(now, on_gpu) or _verdict_text(before[-1]) == _verdict_text(now):
-            continue
-        was = before[-1]
-        why = f"was: {_explain_change(was)}" if now.correct else _explain_change(now)
-        found.append(ChangedVerdict(
-            candidate_id=entry.candidate.id, trajectory_id=entry.trajectory.id, turn=entry.candidate.turn + 1,
-            problem=entry.trajectory.problem, was=_verdict_text(was), now=_verdict_text(now), why=why,
-            evaluator_then=was.evaluator, evaluator_now=now.evaluator,
-        ))  # fmt: skip
-    return found
-
-
-def _verdict_text(verdict: Verdict) -> str:
-    """`correct`, `mismatch`, `cheat (cache)`."""
-    if verdict.correct or verdict.fault is None:
-        return "correct" if verdict.correct else "not correct"
-    return f"{verdict.fault} ({verdict.cheat})" if verdict.cheat else str(verdict.fault)
-
-
-def _explain_change(verdict: Verdict) -> str:
-    return _line(f"ended at {verdict.rung}: {_verdict_text(verdict)}: {verdict.message}")
-
-
-def _line(text: str) -> str:
-    return " ".join(clean_text(text, 400).split())

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, StopReason
 from kernelwright.agent.replay.drift import VerdictChange
-from kernelwright.agent.replay.rechecking import ChangedVerdict, Rechecks
+from kernelwright.agent.replay.rechecked_verdicts import ChangedVerdict, Rechecks
 from kernelwright.agent.replay.rejudging import Replays, RescoredRewards
 from kernelwright.agent.replay.replaying import ReplayedTurn, ReplayResult
 from kernelwright.agent.solve.dry_run import DryRun

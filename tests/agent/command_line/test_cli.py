@@ -1,27 +1,21 @@
 """The command line as a user meets it: what it prints, where, and the exit status."""
 
-import contextlib
-import errno
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from kernelwright.agent.command_line import arguments as asked
-from kernelwright.agent.errors import Exit, explain
-from kernelwright.agent.interrupts import STOPPING_SOON
+from kernelwright.agent.errors import Exit
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.gpus import read_driver
 from kernelwright.tools.hardware.targets import TARGETS
 from kernelwright.tools.judging.options import Options
-from kernelwright.tools.problem import ProblemError
-from kernelwright.tools.report import InfrastructureError, Report
+from kernelwright.tools.report import Report
 
 ROOT = Path(__file__).parents[3]
 KERNELS = ROOT / "tests/kernels"
@@ -34,29 +28,6 @@ def agent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     command = [sys.executable, "-m", "kernelwright.agent", *arguments]
     shown = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment}
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=shown, timeout=500)
-
-
-def processes_in(folder: Path) -> list[str]:
-    """Processes whose environment, command line or working folder names a folder, zombies left out."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            traces = (
-                (place / "environ").read_bytes()
-                + (place / "cmdline").read_bytes()
-                + os.fsencode((place / "cwd").readlink())
-            )
-            if os.fsencode(folder) in traces:
-                found.append(place.name)
-    return found
-
-
-def wait_until_gone(folder: Path, seconds: float) -> None:
-    """No process has anything to do with the folder any more."""
-    deadline = time.monotonic() + seconds
-    while left := processes_in(folder):
-        assert time.monotonic() < deadline, f"still there: {left}"
-        time.sleep(0.1)
 
 
 def refused(*arguments: str) -> str:
@@ -328,127 +299,6 @@ def test_the_device_is_the_first_gpu_where_there_is_one():
     assert asked.choose_targets([], "cuda:0") == (read_driver().gpus[0].target,)
 
 
-def test_an_interrupted_check_ends_with_130(tmp_path):
-    pipe = tmp_path / "kernel.py"
-    os.mkfifo(pipe)
-    command = [sys.executable, "-m", "kernelwright.agent", "check", str(pipe), "--problem", "fused softmax"]
-    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    writer = opened_by_a_reader(pipe, 400)
-    said = None
-    while said is None:  # a signal between the opening and the read that waits is noticed after the read only
-        started.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            _, said = started.communicate(timeout=20)
-    os.close(writer)
-    assert started.returncode == Exit.INTERRUPTED
-    assert said == "agent: interrupted\n"
-
-
-@pytest.mark.parametrize("sign", ["kernelwright-*", "*/torchinductor_*", "kernelwright-interpret-*/candidate-*"])
-def test_a_check_interrupted_while_it_works_leaves_no_process_and_no_folder_behind(sign, tmp_path):
-    """As soon as a warm process is begun, as soon as one has imported all, and with a candidate in it."""
-    command = [
-        sys.executable,
-        "-m",
-        "kernelwright.agent",
-        "check",
-        SOFTMAX,
-        "--problem",
-        "fused softmax",
-        "--device",
-        "cpu",
-    ]
-    surroundings = {**os.environ, "TMPDIR": str(tmp_path)}
-    started = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings)
-    deadline = time.monotonic() + 400
-    while not list(tmp_path.glob(sign)):
-        assert started.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert processes_in(tmp_path)
-    started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=500)
-    lines = [line for line in said.splitlines() if line != STOPPING_SOON]  # told where it takes longer than a moment
-    assert (started.returncode, lines) == (Exit.INTERRUPTED, ["agent: interrupted"])
-    wait_until_gone(tmp_path, 400)
-    assert not list(tmp_path.glob("kernelwright-*"))
-
-
-def opened_by_a_reader(pipe: Path, seconds: float) -> int:
-    """The writing end, as soon as somebody reads from the pipe."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-
-def test_debug_shows_the_traceback(tmp_path):
-    done = agent("check", str(tmp_path / "gone.py"), "--problem", "fused softmax", "--debug")
-    assert done.returncode != 0
-    assert "Traceback" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("error", "exit_code", "says"),
-    [
-        (KeyboardInterrupt(), Exit.INTERRUPTED, "interrupted"),
-        (InputError("no such thing"), Exit.BAD_INPUT, "no such thing"),
-        (ProblemError("the reference lacks Model"), Exit.BAD_INPUT, "lacks Model"),
-        (InfrastructureError("the GPU is busy: wait"), Exit.INFRASTRUCTURE, "busy"),
-        (
-            OSError(errno.ENOSPC, "No space left on device", "/tmp/x"),
-            Exit.INFRASTRUCTURE,
-            "the disk is full (/tmp/x): make room",
-        ),
-        (OSError(errno.EACCES, "Permission denied", "/x"), Exit.INFRASTRUCTURE, "Permission denied (/x): give a path"),
-        (OSError(errno.EIO, "Input/output error", "/mnt/x"), Exit.INFRASTRUCTURE, "Input/output error (/mnt/x)"),
-        (MemoryError(), Exit.INFRASTRUCTURE, "out of memory"),
-        (RuntimeError("odd"), Exit.INFRASTRUCTURE, "please report it: RuntimeError: odd"),
-    ],
-)
-def test_every_early_end_has_its_line_and_its_status(error, exit_code, says):
-    line, code = explain(error)
-    assert code is exit_code
-    assert says in line
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-@pytest.mark.parametrize("buffered", [True, False])
-def test_a_full_disk_is_said_in_one_line(buffered):
-    """Python tries a last time to write what is buffered."""
-    told = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, *([] if buffered else ["-u"]), "-m", "kernelwright.agent", "version"]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, env=told)
-    assert done.returncode == Exit.INFRASTRUCTURE
-    assert done.stderr == "agent: the disk is full: make room, or set TMPDIR to a larger disk\n"
-
-
-def test_output_that_nobody_reads_is_no_trouble():
-    done = subprocess.run(
-        f"{sys.executable} -m kernelwright.agent problems | head -n 1",
-        cwd=ROOT,
-        shell=True,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize("asked", [("problems",), ("--help",), ("version",)])
-def test_a_reader_that_is_gone_is_no_verdict(asked):
-    """The status is not the one of an incorrect candidate."""
-    read, write = os.pipe()
-    os.close(read)
-    command = [sys.executable, "-m", "kernelwright.agent", *asked]
-    done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True, timeout=500, check=False)
-    os.close(write)
-    assert (done.returncode, done.stderr) == (Exit.NOBODY_READS, "")
-
-
 def test_the_doctor_says_what_it_found():
     done = agent("doctor")
     assert "isolation" in done.stdout
@@ -476,18 +326,6 @@ def test_problems_near_a_query_come_first():
 def test_the_version_names_what_a_verdict_depends_on():
     said = agent("version").stdout
     assert [line.split()[0] for line in said.splitlines()] == ["kernelwright", "torch", "triton", "python"]
-
-
-def test_an_interrupt_while_a_text_is_executed_ends_with_the_exit_status_of_one(tmp_path):
-    """Without `end_process`, CPython ends `python -m` by the signal itself here."""
-    (tmp_path / "interrupted.py").write_text(
-        "from kernelwright.agent.errors import end_process\n"
-        "import atexit\natexit.register(print, 'cleaned')\n"
-        "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    end_process(130)\n"
-    )
-    surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}/src"}
-    done = subprocess.run([sys.executable, "-m", "interrupted"], env=surroundings, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (130, "cleaned\n")
 
 
 @pytest.mark.parametrize(("given", "silent"), [({}, True), ({"HF_HUB_DISABLE_TELEMETRY": "0"}, False)])

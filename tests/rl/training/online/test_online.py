@@ -5,9 +5,6 @@ trained, and is better.
 from __future__ import annotations
 
 import json
-import os
-import signal
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,56 +13,19 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
 from kernelwright.errors import InputError  # noqa: E402
-from kernelwright.policies.base import Message, PolicyError, PolicyRefused, Request, Role, Sampling  # noqa: E402
+from kernelwright.policies.base import Message, Request, Role, Sampling  # noqa: E402
 from kernelwright.rl.credit.formula import PRESETS  # noqa: E402
 from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
 from kernelwright.rl.training.online.folder_samplers import FolderSampler  # noqa: E402
-from kernelwright.rl.training.online.judges import JudgePool  # noqa: E402
-from kernelwright.rl.training.online.options import OnlineOptions  # noqa: E402
-from kernelwright.rl.training.online.problem_source import ProblemSource, held_out  # noqa: E402
-from kernelwright.rl.training.online.rounds import Rounds, judge_options  # noqa: E402
+from kernelwright.rl.training.online.problem_source import ProblemSource  # noqa: E402
+from kernelwright.rl.training.online.rounds import Rounds  # noqa: E402
 from kernelwright.rl.training.online.sampler import InProcessSampler, open_samplers, whole_weights  # noqa: E402
-from kernelwright.rl.training.online.training import formula_of, train_online  # noqa: E402
+from kernelwright.rl.training.online.training import train_online  # noqa: E402
 from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
-from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
-from kernelwright.rl.training.safety.judge_exam import refuse_failing_judge  # noqa: E402
 from kernelwright.rl.training.subject import load_weights, open_subject  # noqa: E402
 from kernelwright.store.database import Store  # noqa: E402
-from kernelwright.tools.report import Report  # noqa: E402
-from tests.rl.novice import KERNEL, OPERATIONS, Deadly, problem, save_novice, write_problems  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def novice(tmp_path_factory) -> Path:
-    torch.set_num_threads(1)
-    return save_novice(tmp_path_factory.mktemp("novice") / "model")
-
-
-@pytest.fixture(scope="module")
-def judges(tmp_path_factory):
-    with JudgePool("cpu", 1, tmp_path_factory.mktemp("verdicts")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def problems(tmp_path_factory) -> str:
-    return str(write_problems(tmp_path_factory.mktemp("problems") / "toys"))
-
-
-def options(novice: Path, problems: str, output: Path, **more) -> OnlineOptions:
-    settings = {"learning_rate": 1e-3, "warmup_steps": 0, "gradient_accumulation_steps": 2, **more.pop("settings", {})}
-    known = {
-        "prompts": 3,
-        "group": 8,
-        "turns": 2,
-        "reply_tokens": 40,
-        "workers": 1,
-        "lag": 0,
-        "db": str(output.parent / "runs.db"),
-    }
-    return OnlineOptions(
-        policy=f"transformers:{novice}", output=output, problems=(problems,), settings=settings, **{**known, **more}
-    )
+from tests.rl.novice import KERNEL, OPERATIONS, problem  # noqa: E402
+from tests.rl.training.online.online_options import options  # noqa: E402
 
 
 def right(path: Path | str, samples: int = 20) -> float:
@@ -171,7 +131,7 @@ def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(
     novice, problems, tmp_path, monkeypatch
 ):
     lines, said = [], []
-    monkeypatch.setattr("kernelwright.rl.training.online.training.SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr("kernelwright.rl.training.online.batches.SILENCE_SECONDS", 0.05)
     asked = options(novice, problems, tmp_path / "better", max_steps=5, lag=2, group=4)
     trained = train_online(asked, watch=lambda step, of, figures: lines.append(figures), say=said.append)
     waiting = [line for line in said if line.startswith("waiting for round 1 ")]
@@ -268,198 +228,6 @@ def test_a_policy_that_takes_adapters_follows_by_a_folder_a_round(novice, tmp_pa
     said = sampler.policy.sample([request])[0]
     assert f"{said.revision}+{said.adapter_revision}" == revisions[1] != revisions[0]
     assert sampler.drawn()[0] == 8
-
-
-# ---------------------------------------------------------------- judges and their examination
-@pytest.mark.slow
-def test_the_judges_pass_their_examination(judges):
-    found = refuse_failing_judge(judges, judge_options("interpreted"))
-    assert len(found) >= 8
-    assert sum(one.honest for one in found) == 1
-
-
-class Blind:
-    """Believes everyone."""
-
-    def evaluate(self, problem, source, options=None, progress=None):
-        return Report(
-            problem=problem.name, problem_hash=problem.hash, candidate_hash="h" * 64, correct=True, judged_on="cpu"
-        )
-
-
-def test_a_judge_that_believes_a_cheat_stops_the_training_before_it_begins():
-    with pytest.raises(TrainingAlarm) as stopped:
-        refuse_failing_judge(Blind(), judge_options("interpreted"))
-    assert stopped.value.alarm is Alarm.JUDGE
-    assert "agent doctor" in str(stopped.value)
-
-
-@pytest.mark.slow
-def test_a_judging_process_that_dies_is_replaced_and_the_verdict_comes(judges):
-    for pid in list(judges._pool._processes):
-        os.kill(pid, signal.SIGKILL)
-    source = KERNEL.format("x * 4.0")
-    assert not judges.evaluate(problem("double"), source, judge_options("interpreted")).correct
-
-
-@pytest.mark.slow
-def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
-    """On a GPU every candidate that waited was held to have killed the judge, and a hundred runs were stopped for
-    one.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
-    from kernelwright.tools.report import InfrastructureError
-
-    deadly = KERNEL.format("x * 666.0")
-    with JudgePool("cpu", 1, tmp_path / "verdicts") as own, ThreadPoolExecutor(8) as threads:
-        deaths = kill_over(own, deadly)
-        bad = threads.submit(own.evaluate, problem("double"), deadly, judge_options("interpreted"))
-        good = [
-            threads.submit(own.evaluate, problem("double"), KERNEL.format(f"x * {n}.0"), judge_options("interpreted"))
-            for n in range(2, 8)
-        ]
-        assert [future.result(500).correct for future in good] == [True, False, False, False, False, False]
-        with pytest.raises(InfrastructureError, match="three times on one candidate"):
-            bad.result(500)
-        assert len(deaths) == 3
-
-
-def test_judges_that_cannot_begin_are_not_begun_for_ever():
-    from kernelwright.tools.report import InfrastructureError
-
-    with (
-        JudgePool("cpu", 1, Deadly()) as own,
-        pytest.raises(InfrastructureError, match="before they judge anything"),
-    ):
-        own.evaluate(problem("double"), KERNEL.format("x * 2.0"), judge_options("interpreted"))
-
-
-def kill_over(pool: JudgePool, deadly: str) -> list[int]:
-    """From now on whatever judge begins with this program is killed; gives the verdicts over which that was."""
-    import threading
-    import time
-
-    deaths: list[int] = []
-    submitted = pool._submitted
-
-    def submit(problem, source, options):
-        waiting = submitted(problem, source, options)
-        if source == deadly:
-            threading.Thread(target=kill, args=(waiting,), daemon=True).start()
-        return waiting
-
-    def kill(waiting):
-        note = Path(pool._folder.name) / str(waiting.number)
-        while not waiting.future.done():
-            if note.exists():
-                deaths.append(waiting.number)
-                for pid in list(pool._pool._processes):
-                    os.kill(pid, signal.SIGKILL)
-                return
-            time.sleep(0.001)
-
-    pool._submitted = submit
-    return deaths
-
-
-# ---------------------------------------------------------------- problems, and what is refused
-def test_the_problems_of_a_step_are_a_function_of_the_step(problems):
-    one, other = ProblemSource((problems, "synth"), 3), ProblemSource((problems, "synth"), 3)
-    other.at(5, 4)
-    assert [p.hash for p in one.at(2, 4)] == [p.hash for p in other.at(2, 4)]
-    assert [p.hash for p in one.at(2, 4)] != [p.hash for p in one.at(3, 4)]
-
-
-def test_generated_problems_never_come_twice_and_held_out_ones_are_of_another_split():
-    source = ProblemSource(("synth",), 0)
-    hashes = [p.hash for step in range(4) for p in source.at(step, 8)]
-    assert len(set(hashes)) == 32
-    assert not set(hashes) & {p.hash for p in held_out(("synth:depth",), 8, 0)["synth:depth"]}
-    with pytest.raises(InputError, match="choose synth, synth:train"):
-        ProblemSource(("synth:nothing",), 0)
-
-
-def test_a_stream_that_is_named_twice_gives_twice_as_many():
-    found = [p.name.split("/")[1] for p in ProblemSource(("synth", "synth:depth", "synth:depth"), 0).at(0, 6)]
-    assert found.count("held_out_depth") == 4
-    assert len({p.hash for p in ProblemSource(("synth", "synth:depth", "synth:depth"), 0).at(0, 12)}) == 12
-
-
-def test_problems_in_the_place_of_flat_groups_are_others_and_come_at_once(problems):
-    one, other = ProblemSource(("synth", problems), 3), ProblemSource(("synth", problems), 3)
-    found = [p.hash for p in one.others(40, 4)]
-    assert found == [p.hash for p in other.others(40, 4)]
-    assert not set(found[:2]) & {p.hash for step in range(41) for p in one.at(step, 4)[:2]}
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"reward": "kevin"}, "needs a GPU's speed"),
-        ({"judge": "guess"}, "choose interpreted, compiled or cuda"),
-        ({"judge": "cuda:0"}, "GPU"),
-        ({"method": Method.RFT}, "--online trains by grpo"),
-        ({"engine": "steam"}, "choose auto"),
-        ({"engine": "openai:m@nowhere"}, "http://HOST:PORT/v1"),
-        ({"engine": "openai:m@http://127.0.0.1:9/v1"}, "is the server up"),
-    ],
-)
-def test_what_an_online_training_cannot_do_is_refused_before_anything_starts(novice, problems, tmp_path, more, said):
-    with pytest.raises((InputError, PolicyError), match=said):
-        train_online(options(novice, problems, tmp_path / "out", **more))
-    assert not (tmp_path / "out.training").exists()
-
-
-@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
-def test_an_engine_that_is_not_installed_is_refused_with_what_else_there_is(novice, problems, tmp_path):
-    with pytest.raises(InputError, match="or use --engine transformers, or a server"):
-        train_online(options(novice, problems, tmp_path / "out", engine="vllm"))
-
-
-@pytest.mark.parametrize(
-    "launched", [{"ACCELERATE_USE_FSDP": "true"}, {"ACCELERATE_USE_DEEPSPEED": "true",
-    "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}]
-)  # fmt: skip
-def test_weights_that_are_spread_over_gpus_are_refused_online(novice, problems, tmp_path, monkeypatch, launched):
-    for name, value in launched.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(InputError, match=r"two_gpus\.yaml"):
-        train_online(options(novice, problems, tmp_path / "out"))
-    assert not (tmp_path / "out.training").exists()
-
-
-def test_the_reward_of_a_gpus_verdicts_counts_speed_where_none_is_named(novice, problems, tmp_path):
-    assert formula_of(options(novice, problems, tmp_path / "out")).name == "execution"
-    assert formula_of(options(novice, problems, tmp_path / "out", judge="cuda:0")).name == "default"
-
-
-def test_a_loop_of_another_policy_or_of_none_is_refused(novice, problems, tmp_path):
-    from kernelwright.rl.training.online.looping import begin, run_loop
-    from kernelwright.rl.training.online.options import LoopOptions
-
-    fields = {**options(novice, problems, tmp_path / "loop").model_dump(), "held_out": (problems,), "cycles": 1}
-    with pytest.raises(PolicyRefused, match="no model at"):
-        run_loop(LoopOptions(**{**fields, "policy": "transformers:/nowhere"}))
-    assert begin(LoopOptions(**fields)) == []
-    assert begin(LoopOptions(**{**fields, "cycles": 9})) == []
-    with pytest.raises(InputError, match="another --out"):
-        begin(LoopOptions(**{**fields, "group": 99}))
-
-
-def test_what_rl_loop_asks_of_its_rollouts_is_what_rl_train_asks(tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from kernelwright.rl.cli import build
-
-    asked = []
-    monkeypatch.setattr("kernelwright.rl.command_line.loop._looped", lambda options, as_json: asked.append(options))
-    words = ["loop", "--out", str(tmp_path / "loop"), "--own-work", "share:0.8", "--lag", "2"]
-    assert CliRunner().invoke(build(), words).exit_code == 0
-    assert (asked[0].own_work, asked[0].lag) == ("share:0.8", 2)
-    wrong = CliRunner().invoke(build(), [*words, "--own-work", "maybe"])
-    assert isinstance(wrong.exception, InputError)
-    assert len(asked) == 1
 
 
 @pytest.mark.slow
