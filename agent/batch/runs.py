@@ -57,6 +57,8 @@ class BatchStatus(Value):
     here: int
     """Finished in this sitting."""
     paused: int
+    not_judged: int = 0
+    """Finished here because the problem cannot be judged: the reference fails, or is random."""
     busy_elsewhere: int
     """That another process works on."""
     correct: int
@@ -116,7 +118,8 @@ class Batch:
             here = len(self._reasons) - paused
             faster = None if self._settings.device == "cpu" else self._faster
             return BatchStatus(
-                jobs=len(self._jobs), done=self._before + here, here=here, paused=paused, busy_elsewhere=self._busy,
+                jobs=len(self._jobs), done=self._before + here, here=here, paused=paused,
+                not_judged=self._reasons.count(StopReason.PROBLEM), busy_elsewhere=self._busy,
                 correct=self._correct, faster=faster, seconds=time.monotonic() - self._started,
                 lanes=tuple(gate.traffic for gate in self._lanes.gates),
             )  # fmt: skip

@@ -66,9 +66,9 @@ def _sample(store: Store, sample: Sample) -> dict[str, Any]:
         "completion": answer["content"],
     }
     score = {
-        "value": "C" if sample.correct else "I",
+        "value": "C" if sample.correct else "N" if sample.unjudgeable else "I",
         "answer": None if sample.candidate_id is None else f"candidate {sample.candidate_id}",
-        "explanation": sample.fault or None,
+        "explanation": sample.stop_message if sample.unjudgeable else sample.fault or None,
         "metadata": {"speedup": sample.timed, "judged_on": sample.judged_on, "compiled": sample.compiled},
     }
     return {

@@ -22,8 +22,6 @@ NOT_TIMED_MESSAGE = (
 FAST_P_THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """Of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times eager PyTorch."""
 PASS_AT_K_VALUES = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
-UNJUDGEABLE_STOP_REASON = "problem"
-"""The stop reason of a trajectory whose reference cannot be used (agent/loop/stopping.py)."""
 BOOTSTRAP_RESAMPLES = 2000
 BOOTSTRAP_SEED = 20251121
 
@@ -42,7 +40,7 @@ class Estimate(Value):
 
 
 class Figures(Value):
-    """The figures of a set of samples over problems. Shares are of problems, from 0 to 1."""
+    """The figures of a set of samples over problems. Shares are of the problems that can be judged, from 0 to 1."""
 
     problems: int
     attempted: int
@@ -58,9 +56,9 @@ class Figures(Value):
     degenerate: int
     """Problems that cannot tell a right answer from some wrong one."""
     unusable: tuple[str, ...] = ()
-    """Problems that cannot be judged (the reference fails, or is random): their samples are not the policy's failures,
-    and count as not correct all the same.
-    """
+    """Problems that cannot be judged (the reference fails, or is random): they are in no share."""
+    unusable_because: dict[str, str] = {}
+    """Why each of them cannot be judged."""
     correct_without_degenerate: Estimate
     not_timed: str = ""
     """Why there is no speed at all, and so no fast_p; empty where a GPU judged, or would have."""
@@ -91,11 +89,13 @@ def by_problem(samples: Iterable[Sample], problems: Iterable[str] = ()) -> dict[
 def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
     """Computes the figures of samples by problem; `seed` draws the resamples of the intervals."""
     samples = [sample for own in attempts.values() for sample in own]
+    every, attempts = attempts, judged_attempts(attempts)
+    unusable = {name: _why_unjudgeable(own) for name, own in every.items() if name not in attempts}
     thresholds = () if is_untimed(attempts) else FAST_P_THRESHOLDS
     sound: Attempts = {name: own for name, own in attempts.items() if not any(s.degenerate for s in own)}
     return Figures(
-        problems=len(attempts),
-        attempted=sum(bool(own) for own in attempts.values()),
+        problems=len(every),
+        attempted=sum(bool(own) for own in every.values()),
         samples=len(samples),
         unfinished=sum(not sample.finished for sample in samples),
         compiled=mean_rate(attempts, lambda s: s.compiled, seed),
@@ -103,9 +103,8 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
         solved_by_compiler=sum(sample.solved_by is Origin.COMPILER for sample in samples),
         correct_on_cpu_only=sum(_on_cpu_only(own) for own in attempts.values()),
         degenerate=len(attempts) - len(sound),
-        unusable=tuple(
-            name for name, own in attempts.items() if any(s.stop_reason == UNJUDGEABLE_STOP_REASON for s in own)
-        ),
+        unusable=tuple(unusable),
+        unusable_because=unusable,
         correct_without_degenerate=mean_rate(sound, lambda s: s.correct, seed),
         not_timed=NOT_TIMED_MESSAGE if is_untimed(attempts) else "",
         fast={p: mean_rate(attempts, is_faster_than(p), seed) for p in thresholds},
@@ -117,6 +116,23 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
         mean_speedup_of_same_work=_estimate(best_speedups(_same_work(sound)), _geometric_mean, seed),
         cost=total_cost(samples),
     )
+
+
+def judged_attempts(attempts: Attempts) -> Attempts:
+    """The problems that can be judged, those never attempted among them, without samples that ended because their
+    problem could not be.
+
+    A problem of which one sample could not be judged is left out, unless another sample is correct.
+    """
+    return {
+        name: [sample for sample in own if not sample.unjudgeable]
+        for name, own in attempts.items()
+        if not any(sample.unjudgeable for sample in own) or any(sample.correct for sample in own)
+    }
+
+
+def _why_unjudgeable(own: Sequence[Sample]) -> str:
+    return next((sample.stop_message for sample in own if sample.unjudgeable), "")
 
 
 def _same_work(attempts: Attempts) -> Attempts:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from kernelwright.agent.viewing.report.figures import BOOTSTRAP_SEED, Attempts, is_faster_than, is_untimed
+from kernelwright.agent.viewing.report.figures import (
+    BOOTSTRAP_SEED,
+    Attempts,
+    is_faster_than,
+    is_untimed,
+    judged_attempts,
+)
 from kernelwright.agent.viewing.report.samples import Sample
 from kernelwright.policies.base import Value
 
@@ -34,8 +40,9 @@ class PairedComparison(Value):
 
 def compare_runs(first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED) -> list[PairedComparison]:
     """Compares two runs by correctness; and, unless nothing of one of them was timed, by being faster than eager and by
-    the speedup where both are correct on a GPU.
+    the speedup where both are correct on a GPU. Problems that could not be judged in one of them are left out.
     """
+    first, second = judged_attempts(first), judged_attempts(second)
     measures: list[tuple[str, Callable[[Sequence[Sample]], float | None]]] = [
         ("correct", lambda own: _share(own, lambda s: s.correct)),
     ]

@@ -28,7 +28,7 @@ class ProblemSummary(Value):
     speed_of_light: float | None
     judged_on: str
     fault: str
-    """Of the last sample, where none is correct."""
+    """Of the last sample, where none is correct; `not judged` where the problem cannot be judged."""
     message: str
     """What that fault was, in one line."""
     degenerate: tuple[str, ...]
@@ -121,6 +121,13 @@ def _group(label: str, attempts: Attempts) -> PolicyGroup:
     )
 
 
+def _ended_with(last: Sample | None) -> str:
+    """The fault of the last sample of a problem without a correct one, or why that has none."""
+    if last is None:
+        return "never attempted"
+    return "not judged" if last.unjudgeable else last.fault or last.stop_reason
+
+
 def _row(problem: str, own: Sequence[Sample]) -> ProblemSummary:
     right = [sample for sample in own if sample.correct]
     best = max(right, key=lambda sample: sample.timed or -1.0, default=None)
@@ -140,8 +147,8 @@ def _row(problem: str, own: Sequence[Sample]) -> ProblemSummary:
         milliseconds=best.milliseconds if best and best.on_gpu else None,
         speed_of_light=best.speed_of_light if best and best.on_gpu else None,
         judged_on=shown.judged_on if shown else "",
-        fault="" if best else (last.fault or last.stop_reason) if last else "never attempted",
-        message="" if best or not last else last.message,
+        fault="" if best else _ended_with(last),
+        message="" if best or not last else last.stop_message if last.unjudgeable else last.message,
         degenerate=next((sample.degenerate for sample in own if sample.degenerate), ()),
         cost=cost,
     )

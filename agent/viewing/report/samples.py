@@ -16,6 +16,9 @@ from kernelwright.store.models import Trajectory
 from kernelwright.store.records import CandidateFilter, Entry, Order, TrajectoryFilter
 from kernelwright.tools.report import Report, Rung
 
+UNJUDGEABLE_STOP_REASON = "problem"
+"""The stop reason of a trajectory whose reference cannot be used (agent/loop/stopping.py)."""
+
 
 class Cost(Value):
     """What turns have cost. `dollars` is None where one price is unknown."""
@@ -55,6 +58,8 @@ class Sample(Value):
     """Which of the problem's samples, from 0."""
     finished: bool
     stop_reason: str = ""
+    stop_message: str = ""
+    """What the stop reason does not say: of a problem that cannot be judged, why."""
     candidate_id: int | None = None
     """The best one; where none is correct the last one that was judged."""
     compiled: bool = False
@@ -75,6 +80,11 @@ class Sample(Value):
     algebra: bool = False
     """The best candidate does not make all operations of the problem, by exact algebra, and says so in its text."""
     cost: Cost = Cost()
+
+    @property
+    def unjudgeable(self) -> bool:
+        """Whether it ended because its problem cannot be judged: the reference fails, or is random."""
+        return self.stop_reason == UNJUDGEABLE_STOP_REASON
 
     @property
     def on_gpu(self) -> bool:
@@ -117,6 +127,7 @@ def sample_of(store: Store, row: Trajectory, entries: Sequence[Entry]) -> Sample
         number=row.sample,
         finished=row.finished is not None,
         stop_reason=row.stop_reason or "",
+        stop_message=row.message,
         solved_by=next((e.candidate.origin for e in entries if e.verdict is not None and e.verdict.correct), None),
         cost=cost_of(entries),
         **(_verdict(store, chosen) if chosen else {}),

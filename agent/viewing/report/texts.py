@@ -19,6 +19,11 @@ CSV_COLUMNS = (
     "degenerate", "best_trajectory", "turns", "tokens", "dollars", "gpu_seconds",
 )  # fmt: skip
 
+MAX_NAMED_PROBLEMS = 8
+"""Problems that cannot be judged and are named in the figures; the table of problems has all."""
+MAX_REASON_CHARACTERS = 80
+"""Characters of why one of them cannot be judged."""
+
 
 def format_estimate(found: Estimate, share: bool = True) -> str:
     """`62.5 % (51.0 to 73.1)`; a dash where there is nothing to say."""
@@ -45,9 +50,7 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
     if found.solved_by_compiler:
         rows.insert(3, ("correct by the compiler's draft", f"{found.solved_by_compiler} of {found.samples} samples"))
     if found.unusable:
-        rows.insert(
-            1, ("cannot be judged", f"{', '.join(found.unusable)}: the reference itself, not a kernel (agent inspect)")
-        )
+        rows.insert(1, ("not judged", _unusable_text(found)))
     if found.unfinished:
         rows.insert(1, ("not finished", f"{found.unfinished} samples"))
     if found.correct_on_cpu_only and not found.not_timed:
@@ -56,6 +59,22 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
     rows += [(f"pass@{k}", format_estimate(value)) for k, value in found.pass_at.items()]
     rows += [("speed", found.not_timed)] if found.not_timed else _speedup_rows(found)
     return [*rows, ("cost", cost_text(found.cost))]
+
+
+def _unusable_text(found: Figures) -> str:
+    named = [
+        f"{name} ({_reason(found.unusable_because.get(name, ''))})" for name in found.unusable[:MAX_NAMED_PROBLEMS]
+    ]
+    more = len(found.unusable) - len(named)
+    count = "1 problem" if len(found.unusable) == 1 else f"{len(found.unusable)} problems"
+    told = ", ".join([*named, f"and {more} more"] if more else named)
+    return f"{count}, in no share below, because of the reference and not of a kernel: {told}"
+
+
+def _reason(message: str) -> str:
+    """The first clause of why a problem cannot be judged: `the reference is random`."""
+    first = message.partition(":")[0] if message.startswith("the reference is random") else message
+    return first if len(first) <= MAX_REASON_CHARACTERS else f"{first[:MAX_REASON_CHARACTERS]}..."
 
 
 def _speedup_rows(found: Figures) -> list[tuple[str, str]]:
@@ -170,6 +189,8 @@ def write_markdown(report: RunReport) -> str:
 def describe_method(report: RunReport) -> str:
     """How the figures are made; of speeds only where a group has some."""
     said = "Intervals are 95 %, bootstrapped over problems. Problems that were never attempted count as failed."
+    if any(group.figures.unusable for group in report.groups):
+        said += " Problems that cannot be judged do not count."
     if all(group.figures.not_timed for group in report.groups):
         return said
     return f"{said} What was judged on a CPU only enters neither fast_p nor a speedup."

@@ -93,6 +93,8 @@ def standing_line(standing: BatchStatus) -> Text:
     ]
     if standing.faster is not None:
         parts.append(f"{standing.faster} faster than eager")
+    if standing.not_judged:
+        parts.append(f"{standing.not_judged} not judged")
     if standing.paused:
         parts.append(f"{standing.paused} paused")
     if standing.busy_elsewhere:

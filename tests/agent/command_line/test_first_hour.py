@@ -169,4 +169,8 @@ def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_i
     assert told["solve"].startswith("the problem cannot be judged")
     assert "stopped  problem: the reference is random" in told["solve"]
     assert "what to do next" not in told["solve"]
-    assert "noisy.py: the reference itself, not a kernel" in told["batch"]
+    shown = " ".join(told["batch"].split())
+    assert "not judged 1 problem, in no share below" in shown
+    assert "noisy.py (the reference is random)" in shown
+    assert "1 of 1 done, 0 correct here, 1 not judged" in shown
+    assert "compiled - correct - " in shown, "of no problem that can be judged there is no share"

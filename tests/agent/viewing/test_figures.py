@@ -28,6 +28,45 @@ def sample(problem, number=0, *, speedup=None, correct=None, judged_on="NVIDIA H
     )  # fmt: skip
 
 
+RANDOM = {"stop_reason": "problem", "stop_message": "the reference is random: output 0 follows torch's generator"}
+
+
+def test_a_problem_that_cannot_be_judged_is_in_no_share_and_is_told_with_its_reason():
+    own = [sample("a", speedup=2.0), sample("b", correct=False), sample("noisy", correct=False, **RANDOM)]
+    found = compute_figures(by_problem(own, ["a", "b", "noisy", "never tried"]))
+    assert (found.problems, found.attempted, found.samples) == (4, 3, 3)
+    assert found.correct.value == found.pass_at[1].value == pytest.approx(1 / 3), "of a, b and the one never tried"
+    assert (found.correct.problems, found.fast[1.0].problems, found.unusable) == (3, 3, ("noisy",))
+    rows = dict(figure_rows(found))
+    assert rows["not judged"].startswith("1 problem, in no share below")
+    assert rows["not judged"].endswith("noisy (the reference is random)")
+
+
+def test_where_no_problem_can_be_judged_there_is_no_share():
+    found = compute_figures(by_problem([sample("noisy", correct=False, **RANDOM)]))
+    assert found.correct.value is None
+    assert dict(figure_rows(found))["correct"] == "-"
+
+
+def test_of_a_problem_with_a_correct_sample_only_the_samples_that_could_not_be_judged_are_left_out():
+    own = [sample("a", 0, correct=False, **RANDOM), sample("a", 1, speedup=2.0), sample("a", 2, correct=False)]
+    found = compute_figures(by_problem(own))
+    assert (found.correct.value, found.unusable) == (0.5, ())
+
+
+def test_many_problems_that_cannot_be_judged_are_counted_and_the_first_ones_named():
+    found = compute_figures(by_problem([sample(f"n{k}", correct=False, **RANDOM) for k in range(11)]))
+    told = dict(figure_rows(found))["not judged"]
+    assert told.startswith("11 problems")
+    assert told.endswith("and 3 more")
+
+
+def test_runs_are_not_compared_on_a_problem_that_one_of_them_could_not_judge():
+    first = by_problem([sample("a", speedup=2.0), sample("noisy", correct=False, **RANDOM)])
+    second = by_problem([sample("a", speedup=1.0), sample("noisy", speedup=3.0)])
+    assert [test.problems for test in compare_runs(first, second)] == [1, 1, 1]
+
+
 def test_pass_at_k_is_the_mean_over_every_choice_of_k():
     for n, c in [(5, 0), (5, 2), (6, 6), (7, 1)]:
         outcomes = [True] * c + [False] * (n - c)

@@ -15,7 +15,7 @@ def test_a_thread_that_never_judged_may_enter_a_lane(evaluator):
     entered = []
 
     def enter():
-        with evaluator._at(Lane.CPU, Options(), entered.append):
+        with evaluator._turns.at(Lane.CPU, 600.0, entered.append):
             entered.append("inside")
 
     thread = threading.Thread(target=enter)
