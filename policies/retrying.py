@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT_SECONDS = 60.0
+MAX_WAIT_SECONDS = 60.0
 """Seconds; a server that names its own wait is believed beyond it, as far as the budget goes."""
 
 
@@ -64,7 +64,7 @@ class RetryingPolicy(Forwarding):
             """Doubles, with some chance in it so that many askers do not come back together; or as the server says."""
             asked_for = getattr(state.outcome.exception() if state.outcome else None, "retry_after", None)
             doubled = self._first_wait * 2 ** min(state.attempt_number - 1, 30)
-            return max(asked_for or 0.0, min(doubled, LONGEST_WAIT_SECONDS) + random.uniform(0.0, self._first_wait))
+            return max(asked_for or 0.0, min(doubled, MAX_WAIT_SECONDS) + random.uniform(0.0, self._first_wait))
 
         def tell(state: tenacity.RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None

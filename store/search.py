@@ -22,7 +22,7 @@ from kernelwright.store.models import Candidate, Trajectory, Verdict
 from kernelwright.store.records import load_report
 from kernelwright.tools.report import Failure, Report
 
-MOST_SEARCHED_CHARACTERS = 100_000
+MAX_SEARCHED_CHARACTERS = 100_000
 """Characters of a text that are indexed."""
 CANDIDATE, VERDICT = "candidate", "verdict"
 
@@ -71,7 +71,7 @@ _ELSEWHERE = insert(search_text)
 
 
 def _index(connection: Connection, kind: str, id: int, content: str) -> None:
-    words = " ".join(words_of(content[:MOST_SEARCHED_CHARACTERS]))
+    words = " ".join(words_of(content[:MAX_SEARCHED_CHARACTERS]))
     if connection.dialect.name == "sqlite":
         connection.execute(_FTS5[kind], {"rowid": id, "words": words})
     else:

@@ -35,7 +35,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class SharedResources:
     """What the verdicts of one evaluator share."""
 
     device: str
@@ -60,9 +60,9 @@ class Ladder:
     """One candidate's way up the rungs."""
 
     def __init__(
-        self, around: Surroundings, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
+        self, resources: SharedResources, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
     ) -> None:
-        self._around, self._say = around, say
+        self._resources, self._say = resources, say
         self._problem, self._source, self._asked = problem, source, asked
         self._rules = Rules(own_work=rule, seconds=asked.seconds)
 
@@ -71,22 +71,22 @@ class Ladder:
 
         Raises ProblemError where the reference itself cannot be used, InfrastructureError for trouble of ours.
         """
-        report = report.with_(advice=advice(self._source), environment=self._around.environment)
+        report = report.with_(advice=advice(self._source), environment=self._resources.environment)
         if failure := read_source(self._source, self._asked.allow_import):
             return report.with_(failure=failure)
         check_form(self._problem.source)
         report = report.with_(degenerate=degenerate_answers(self._problem))
-        with self._around.judge_for(self._problem) as judge:
+        with self._resources.judge_for(self._problem) as judge:
             return self._traced(judge, report)
 
     def _traced(self, judge: Judge, report: Report) -> Report:
-        around, asked, problem = self._around, self._asked, self._problem
+        resources, asked, problem = self._resources, self._asked, self._problem
         seed = asked.seed if asked.seed is not None else judge.seed_for(problem)
-        front: TracesAndCompiles = around.elsewhere or around.front()
-        lane = self._at(Lane.CPU) if around.elsewhere is None else nullcontext()
-        with lane, nullcontext() if around.on_gpu else single_threaded():
+        front: TracesAndCompiles = resources.elsewhere or resources.front()
+        lane = self._at(Lane.CPU) if resources.elsewhere is None else nullcontext()
+        with lane, nullcontext() if resources.on_gpu else single_threaded():
             self._say("tracing")
-            selection = select(problem, self._source, around.device, seed, asked.sizes)
+            selection = select(problem, self._source, resources.device, seed, asked.sizes)
             candidate, compiles, binaries = front.traced_and_compiled(
                 problem, self._source, selection, asked, seed, self._say
             )
@@ -97,7 +97,7 @@ class Ladder:
         if compiles and (failure := compiles[0].failure):
             return report.with_(failure=failure)
         candidate = without_failed_configurations(candidate, binaries)
-        if around.on_gpu:
+        if resources.on_gpu:
             return self._on_gpu(judge, report, candidate, selection, seed, binaries)
         return self._interpreted(judge, report, candidate, selection, seed)
 
@@ -113,7 +113,7 @@ class Ladder:
         self._say("interpreting at small sizes")
         with self._at(Lane.CPU):
             judged = judge.judge(candidate, selection.base, selection.others, seed, self._rules, progress=self._say)
-            judged = self._around.front().all_kernels_checked(
+            judged = self._resources.front().all_kernels_checked(
                 judge, judged, self._problem, self._source, candidate, selection, seed, self._asked, self._rules
             )
         result = judged.result.with_(sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes))
@@ -126,7 +126,7 @@ class Ladder:
         self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int,
         binaries: Mapping[str, Any],
     ) -> Report:  # fmt: skip
-        with self._at(Lane.GPU, shared=self._around.turns.leaves_room(self._problem)):
+        with self._at(Lane.GPU, shared=self._resources.turns.fits_beside_others(self._problem)):
             self._say("judging on the GPU")
             base, others = selection.base, selection.others
             judged = judge.judge(candidate, base, others, seed, self._rules, binaries=binaries, progress=self._say)
@@ -153,15 +153,15 @@ class Ladder:
         """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
         from kernelwright.tools.timing.extras import add_extras
 
-        asked, around = self._asked, self._around
+        asked, resources = self._asked, self._resources
         if not (asked.torch_compile or asked.ncu or asked.sanitizer):
             return report
         if asked.torch_compile:
             with self._at(Lane.CPU):
-                around.baselines.get_ready(self._problem, report.environment)
+                resources.baselines.get_ready(self._problem, report.environment)
         with self._at(Lane.GPU):
-            timed = partial(around.baselines.timed, self._problem, report.environment)
-            return add_extras(report, self._problem, self._source, asked, around.device, timed, self._say)
+            timed = partial(resources.baselines.timed, self._problem, report.environment)
+            return add_extras(report, self._problem, self._source, asked, resources.device, timed, self._say)
 
     def _at(self, lane: Lane, *, shared: bool = False) -> AbstractContextManager[None]:
-        return self._around.turns.at(lane, self._asked.lease_seconds, self._say, shared=shared)
+        return self._resources.turns.at(lane, self._asked.lease_seconds, self._say, shared=shared)

@@ -13,8 +13,8 @@ import functools
 import types
 import warnings
 
-MOST_TRIES = 5
-LONGEST_TEXT = 1 << 20
+MAX_ATTEMPTS = 5
+MAX_TEXT_CHARACTERS = 1 << 20
 """Characters: a million short lines take a minute and gigabytes to parse and to hash."""
 warnings.filterwarnings("ignore", category=SyntaxWarning, module="<unknown>")
 warnings.filterwarnings("ignore", category=DeprecationWarning, module="<unknown>")
@@ -22,9 +22,9 @@ warnings.filterwarnings("ignore", category=DeprecationWarning, module="<unknown>
 
 def parse_module(text: str) -> ast.Module:
     """Raises what `ast.parse` raises, and ValueError for a text that is too long."""
-    if len(text) > LONGEST_TEXT:
-        raise ValueError(f"a text of {len(text):,} characters: at most {LONGEST_TEXT:,} are parsed")
-    for _ in range(MOST_TRIES - 1):
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise ValueError(f"a text of {len(text):,} characters: at most {MAX_TEXT_CHARACTERS:,} are parsed")
+    for _ in range(MAX_ATTEMPTS - 1):
         try:
             return ast.parse(text)
         except SystemError:

@@ -27,7 +27,7 @@ from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.judging.trials import CompiledTexts, TrialTimes
 from kernelwright.tools.judging.turns import Turns
-from kernelwright.tools.ladder import Ladder, Progress, Surroundings
+from kernelwright.tools.ladder import Ladder, Progress, SharedResources
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Environment, InfrastructureError, Report
 from kernelwright.tools.report_parts import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.launchless.launchless_compile import LaunchlessCompilation
 
 log = logging.getLogger(__name__)
-OUT_OF_SOMETHING = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT})
+RESOURCE_ERRNOS = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT})
 """Of this machine, not of a candidate's limits: those end its own processes."""
 COMPILE_PROCESSES = max(1, min(8, (os.cpu_count() or 2) // 2))
 """Processes that the kernels of one candidate are compiled in."""
@@ -158,7 +158,7 @@ class Evaluator:
                 if not self._judges:
                     gpu = Judge(self.device, self._zygotes[Kind.CUDA], gpu=self._gpu, sharers=self._sharers)
                     self._judges.append(gpu)
-                    self._turns.give_room_by(gpu.give_room, self._sharers)
+                    self._turns.give_memory_by(gpu.give_memory, self._sharers)
             yield self._judges[0]
             return
         zygote = self._zygote(Kind.INTERPRET)
@@ -200,11 +200,11 @@ class Evaluator:
                 return known
         report = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash=own)
         try:
-            report = Ladder(self._surroundings(), problem, source, asked, rule, say).climb(report)
+            report = Ladder(self._shared_resources(), problem, source, asked, rule, say).climb(report)
         except (ProblemError, InfrastructureError):
             raise
         except Exception as error:  # an exception inside the judge is a verdict on this candidate, and ends no batch
-            if self._closed or getattr(error, "errno", None) in OUT_OF_SOMETHING:
+            if self._closed or getattr(error, "errno", None) in RESOURCE_ERRNOS:
                 raise InfrastructureError(f"the verdict was not made: {type(error).__name__}: {error}") from error
             log.exception("the judge failed on a candidate of %s", problem.name)
             report = report.with_(failure=failure_of_judge(error), environment=self.environment(), correct=False)
@@ -242,8 +242,8 @@ class Evaluator:
             return judge.trial(text.candidate, base, asked.seed or 0, text.binaries, calls)
 
     # -------------------------------------------------------------- surroundings
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
+    def _shared_resources(self) -> SharedResources:
+        return SharedResources(
             device=self.device, environment=self.environment(), turns=self._turns, baselines=self._baselines,
             judge_for=self._judge, front=self.front, elsewhere=self._elsewhere and self._elsewhere(self.target),
         )  # fmt: skip

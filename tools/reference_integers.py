@@ -15,15 +15,15 @@ from typing import TypeGuard
 
 CPU_SIZES = "CPU_SIZES"
 """Module-level dict in a reference: the integers that the CPU rungs use instead, such as {"batch_size": 4}."""
-MAKERS = frozenset({"rand", "randn", "zeros", "ones", "empty"})
+TENSOR_FACTORIES = frozenset({"rand", "randn", "zeros", "ones", "empty"})
 """Functions of torch whose arguments are extents, one each or all in a tuple."""
-WHOLE = frozenset({"arange", "randperm"})
+SINGLE_EXTENT_FACTORIES = frozenset({"arange", "randperm"})
 """Functions of torch whose only argument is the one extent."""
 ELEMENTWISE = frozenset(
     {"to", "float", "half", "double", "bfloat16", "abs", "exp", "bool", "clamp", "cuda", "contiguous"}
 )
 """Methods after which a tensor has the shape that it had."""
-MOST_BITS = 63
+MAX_INTEGER_BITS = 63
 """Longest integer that arithmetic may come to, in bits without the sign; literals are taken as they are written."""
 
 
@@ -53,7 +53,7 @@ def integer(node: ast.AST | None) -> int | None:
     if left is None or right is None:
         return None
     value = _computed(node.op, left, right)
-    return value if value is not None and value.bit_length() <= MOST_BITS else None
+    return value if value is not None and value.bit_length() <= MAX_INTEGER_BITS else None
 
 
 def _computed(operator: ast.operator, left: int, right: int) -> int | None:
@@ -69,11 +69,11 @@ def _computed(operator: ast.operator, left: int, right: int) -> int | None:
             return left // right
         case ast.Mod() if right:
             return left % right
-        case ast.Pow() if right >= 0 and (abs(left) <= 1 or right * (left.bit_length() - 1) <= MOST_BITS):
+        case ast.Pow() if right >= 0 and (abs(left) <= 1 or right * (left.bit_length() - 1) <= MAX_INTEGER_BITS):
             return int(left**right)
-        case ast.LShift() if 0 <= right <= MOST_BITS:
+        case ast.LShift() if 0 <= right <= MAX_INTEGER_BITS:
             return left << right
-        case ast.RShift() if 0 <= right <= MOST_BITS:
+        case ast.RShift() if 0 <= right <= MAX_INTEGER_BITS:
             return left >> right
     return None
 
@@ -224,11 +224,11 @@ def _of_a_call(call: ast.Call, argument: str) -> dict[int, str]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     extents: list[ast.expr] = []
     found: dict[int, str] = {}
-    if name in MAKERS:
+    if name in TENSOR_FACTORIES:
         extents = (
             call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], ast.Tuple | ast.List) else call.args
         )
-    elif name in WHOLE and len(call.args) == 1:
+    elif name in SINGLE_EXTENT_FACTORIES and len(call.args) == 1:
         extents = call.args
     elif name in ("randint", "full") and (sizes := [a for a in call.args if isinstance(a, ast.Tuple | ast.List)]):
         extents = sizes[0].elts

@@ -16,14 +16,14 @@ from kernelwright.tools.problem import source_hash
 from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 
 ENTRY_POINT = "ModelNew"
-MOST_SOURCE_BYTES = 512 * 1024
+MAX_SOURCE_CHARACTERS = 512 * 1024
 """Characters of a candidate that are read."""
 
 _BLOCK = re.compile(
     r"^[ \t]*(?:```|~~~)[ \t]*([\w+.-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```|~~~)[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
 )
 _PYTHON = {"python", "py", "python3", "triton"}
-LONGEST_WORD = 200
+MAX_WORD_CHARACTERS = 200
 """Characters of a name or a number that are looked at."""
 _NO_CODE = frozenset(
     {tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
@@ -69,10 +69,10 @@ def read_source(text: str, allow_import: tuple[str, ...] = ()) -> Failure | None
     """
     if not text.strip():
         return Failure(fault=Fault.NO_CODE, message="there is no code")
-    if len(text) > MOST_SOURCE_BYTES:
+    if len(text) > MAX_SOURCE_CHARACTERS:
         return Failure(
             fault=Fault.NO_CODE,
-            message=f"the code is {len(text)} characters long; at most {MOST_SOURCE_BYTES} are read",
+            message=f"the code is {len(text)} characters long; at most {MAX_SOURCE_CHARACTERS} are read",
         )
     try:
         tree = parse_module(text)
@@ -215,7 +215,7 @@ _SUSPICIOUS: tuple[tuple[str, str], ...] = (
 
 def advice(text: str) -> tuple[str, ...]:
     """What a reader should look at twice: never the verdict, for text can be written to look like anything."""
-    if len(text) > MOST_SOURCE_BYTES:
+    if len(text) > MAX_SOURCE_CHARACTERS:
         return ()
     code = _without_text(text)
     found = [message for pattern, message in _SUSPICIOUS if re.search(pattern, code, re.MULTILINE)]
@@ -256,7 +256,7 @@ def _root(node: ast.AST) -> str:
 
 def _without_text(text: str) -> str:
     """The code without comments and string contents, so that words in prose are no evidence; names cut at
-    LONGEST_WORD, so that no pattern takes long.
+    MAX_WORD_CHARACTERS, so that no pattern takes long.
     """
     lines: list[list[str]] = [[]]
     try:
@@ -264,7 +264,7 @@ def _without_text(text: str) -> str:
             if token.type in (tokenize.NEWLINE, tokenize.NL):
                 lines.append([])
             elif token.type not in _NO_CODE:
-                lines[-1].append('""' if token.type == tokenize.STRING else token.string[:LONGEST_WORD])
+                lines[-1].append('""' if token.type == tokenize.STRING else token.string[:MAX_WORD_CHARACTERS])
     except (tokenize.TokenError, SyntaxError, IndentationError, ValueError, RecursionError):
         pass
     return "\n".join(_joined(line) for line in lines)

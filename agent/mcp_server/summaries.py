@@ -19,7 +19,7 @@ FAULTS_OF_NO_CANDIDATE = frozenset(
     {Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.IMPORT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT}
 )
 """Faults of a text that is no candidate, or whose own kernels do not do the work."""
-LONGEST_TRACEBACK = 1500
+MAX_TRACEBACK_CHARACTERS = 1500
 """Characters."""
 
 
@@ -94,7 +94,7 @@ def _failure(failure: Failure) -> FailureNote:
         hint=mismatch.hint if mismatch else "",
         wrong=mismatch.wrong if mismatch else None,
         total=mismatch.total if mismatch else None,
-        traceback=failure.trace[-LONGEST_TRACEBACK:],
+        traceback=failure.trace[-MAX_TRACEBACK_CHARACTERS:],
     )
 
 

@@ -17,7 +17,7 @@ from kernelwright.agent.serving.content import Preparing
 from kernelwright.agent.serving.record import Record
 from kernelwright.agent.serving.routes.connections import (
     BODY_SECONDS,
-    MOST_CONNECTIONS,
+    MAX_CONNECTIONS,
     READER_SECONDS,
     Connection,
 )
@@ -58,7 +58,7 @@ class ServerOptions(BaseModel):
     header_seconds: float = BODY_SECONDS
     reader_seconds: float = READER_SECONDS
     most_connections: int | None = None
-    """None: as many as MOST_CONNECTIONS and this process's open files allow."""
+    """None: as many as MAX_CONNECTIONS and this process's open files allow."""
 
 
 class Server(uvicorn.Server):
@@ -136,7 +136,7 @@ def _config(plan: ServerOptions, context: Context) -> uvicorn.Config:
 def most_connections() -> int:
     """Half of the files that this process may open at most: judges and the record need some, too."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else max(1, min(MOST_CONNECTIONS, files // 2))
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(1, min(MAX_CONNECTIONS, files // 2))
 
 
 def devices_of(asked: Sequence[str]) -> list[str]:

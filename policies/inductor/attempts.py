@@ -16,7 +16,7 @@ _LAST_INDEX = re.compile(r"\[\d+\]$")
 MAX_OTHER_SIZES = 2
 """Other sizes at which a problem is traced once more."""
 
-SMALLEST_DRAWN = 2
+MIN_DRAWN_SIZE = 2
 """What a size may be at the least where a problem is judged at other sizes than its own."""
 
 IsFreeNumber = Callable[[int, str], bool]
@@ -123,12 +123,12 @@ def _slices_end_outside(traced: Any, asked: Attempts) -> bool:
         if traced.slices.broken_at(known):
             return True
     varying = {symbols[path] for path in symbols if is_extent(path) and _size_varies(path, asked)}
-    return bool(asked.varied) and traced.slices.longer_than(SMALLEST_DRAWN, varying)
+    return bool(asked.varied) and traced.slices.longer_than(MIN_DRAWN_SIZE, varying)
 
 
 def _least(asked: Attempts) -> dict[str, int]:
     """The smallest value of each size."""
-    return {path: SMALLEST_DRAWN if _size_varies(path, asked) else own for path, own in asked.own.items()}
+    return {path: MIN_DRAWN_SIZE if _size_varies(path, asked) else own for path, own in asked.own.items()}
 
 
 def _required(paths: list[str], traced: Any, asked: Attempts) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ DEPENDS_ON_DATA = (
 )
 """Exceptions of torch that mean: Python needs a value of a tensor to go on."""
 
-NO_DROPOUT = "call eval() on the module where the file builds it, or set p to 0"
+DROPOUT_ADVICE = "call eval() on the module where the file builds it, or set p to 0"
 """What to do about dropout."""
 
 

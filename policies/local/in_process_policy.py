@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_GPU_ROWS = 512
+MAX_GPU_ROWS = 512
 """Rows of the running batch on a GPU."""
 LENGTH_MULTIPLE = 256
 """The length of the batch, in tokens, is a multiple of it."""
@@ -38,7 +38,7 @@ many.
 """
 BURSTS_BEFORE_REFILL = 4
 """Bursts after which they are filled for fewer."""
-MOST_TOKENIZED_AHEAD = 64
+MAX_TOKENIZED_AHEAD = 64
 """Questions that are tokenized while the GPU makes a burst of steps."""
 
 
@@ -72,7 +72,7 @@ class InProcessPolicy(TransformersPolicy):
         return self._tokens, self._seconds
 
     def _rows_at_once(self) -> int:
-        return self._places or (MOST_GPU_ROWS if on_device(self._device).startswith("cuda") else 64)
+        return self._places or (MAX_GPU_ROWS if on_device(self._device).startswith("cuda") else 64)
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there.
@@ -201,7 +201,7 @@ class InProcessPolicy(TransformersPolicy):
     def _prepare(self, loaded: Any) -> None:
         """The next questions' tokens, while a GPU is busy: a row that is asked for later is made already."""
         with self._arrivals:
-            first = list(itertools.islice(self._waiting, MOST_TOKENIZED_AHEAD))
+            first = list(itertools.islice(self._waiting, MAX_TOKENIZED_AHEAD))
         for question in first:
             if self._fits_continuous_batch(question):
                 _row(loaded, question)

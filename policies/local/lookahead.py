@@ -20,13 +20,13 @@ from kernelwright.policies.small.small_model import Cache, SmallModel
 if TYPE_CHECKING:
     import torch
 
-MOST_TOKENS_AHEAD = {1: 10, 4: 6, 8: 4}
+MAX_TOKENS_AHEAD = {1: 10, 4: 6, 8: 4}
 """Tokens looked up at most, by the number of rows up to which that pays; one row waits for memory, many for
 arithmetic.
 """
 TOKENS_AHEAD_OF_MANY_ROWS = 3
-LONGEST_NGRAM = 3
-MOST_NGRAMS = 200_000
+MAX_NGRAM_TOKENS = 3
+MAX_NGRAMS = 200_000
 """Keys of earlier answers that are kept."""
 
 
@@ -45,7 +45,7 @@ class NgramTable:
             self._learn(tokens, end)
 
     def _learn(self, tokens: Sequence[int], end: int) -> None:
-        for width in range(2, LONGEST_NGRAM + 1):
+        for width in range(2, MAX_NGRAM_TOKENS + 1):
             if end >= width:
                 self._after[tuple(tokens[end - width : end])] = tokens[end]
 
@@ -55,7 +55,7 @@ class NgramTable:
 
     def remember(self, tokens: Sequence[int]) -> None:
         """A whole answer."""
-        if len(self._after) > MOST_NGRAMS:
+        if len(self._after) > MAX_NGRAMS:
             self._after.clear()
         for end in range(1, len(tokens)):
             self._learn(tokens, end)
@@ -69,10 +69,10 @@ def propose_tokens(tokens: Sequence[int], own: NgramTable, common: NgramTable, m
     """At most `most` tokens that probably follow: by the longest key that is known, the row's own before all
     others'.
     """
-    tail = list(tokens[-LONGEST_NGRAM:])
+    tail = list(tokens[-MAX_NGRAM_TOKENS:])
     found: list[int] = []
     while len(found) < most:
-        for width in range(LONGEST_NGRAM, 1, -1):
+        for width in range(MAX_NGRAM_TOKENS, 1, -1):
             token = own.after(tail, width)
             token = common.after(tail, width) if token is None else token
             if token is not None:
@@ -80,7 +80,7 @@ def propose_tokens(tokens: Sequence[int], own: NgramTable, common: NgramTable, m
         else:
             break
         found.append(token)
-        tail = [*tail[1 - LONGEST_NGRAM :], token]
+        tail = [*tail[1 - MAX_NGRAM_TOKENS :], token]
     return found
 
 
@@ -124,7 +124,7 @@ def draw_with_lookahead(
     ahead = _max_lookahead(len(rows)) if most is None else most
     steps = 0
     with torch.inference_mode():
-        cache = Cache(model, len(rows), length + max(ahead, *MOST_TOKENS_AHEAD.values()) + 1)
+        cache = Cache(model, len(rows), length + max(ahead, *MAX_TOKENS_AHEAD.values()) + 1)
         logits = _read_prompts(model, going, cache)[:, None]
         while True:
             between()
@@ -141,7 +141,7 @@ def draw_with_lookahead(
 
 
 def _max_lookahead(rows: int) -> int:
-    return next((ahead for up_to, ahead in MOST_TOKENS_AHEAD.items() if rows <= up_to), TOKENS_AHEAD_OF_MANY_ROWS)
+    return next((ahead for up_to, ahead in MAX_TOKENS_AHEAD.items() if rows <= up_to), TOKENS_AHEAD_OF_MANY_ROWS)
 
 
 def _read_prompts(model: SmallModel, going: Sequence[_Going], cache: Cache) -> torch.Tensor:

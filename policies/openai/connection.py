@@ -16,7 +16,7 @@ from kernelwright.policies.model_identity import Identity, identity_of, weights_
 from kernelwright.policies.openai.reply import Models, error_of_status, parse_json, unavailable
 from kernelwright.policies.policy_card import read_cards
 
-LARGEST_REPLY = 64 << 20
+MAX_REPLY_BYTES = 64 << 20
 """Bytes; an answer without an end is cut there, or when its time is over."""
 _LISTING_SECONDS = 10.0
 _NO_KEY = "none"
@@ -90,7 +90,7 @@ class Connection:
             return self._served
 
     async def _read(self, call: Any, seconds: float, body: dict[str, Any]) -> Any:
-        """The JSON of one answer, whole, within `seconds` and LARGEST_REPLY; every failure is a PolicyError."""
+        """The JSON of one answer, whole, within `seconds` and MAX_REPLY_BYTES; every failure is a PolicyError."""
         import openai
 
         try:
@@ -171,7 +171,7 @@ async def _read_body(response: Any, url: str) -> bytes:
     body = bytearray()
     async for chunk in response.iter_bytes():
         body += chunk
-        if len(body) > LARGEST_REPLY:
+        if len(body) > MAX_REPLY_BYTES:
             raise PolicyUnavailable(f"{url} sends without end: stopped at {len(body)} bytes", Trouble.NONSENSE)
     return bytes(body)
 

@@ -16,7 +16,7 @@ from kernelwright.policies.small.quantised_weights import has_int8, read_int8_te
 if TYPE_CHECKING:
     import torch
 
-MOST_PARAMETERS = 100_000_000
+MAX_PARAMETERS = 100_000_000
 """Weights of a model that is taken for small."""
 
 
@@ -48,7 +48,7 @@ def is_small(folder: Path) -> bool:
         and plain
         and not config.get("attention_bias")
         and rotary.get("rope_type", "default") == "default"
-        and weights <= MOST_PARAMETERS
+        and weights <= MAX_PARAMETERS
     )
 
 

@@ -20,7 +20,7 @@ from kernelwright.policies.local.transformers_policy import SEED_LIMIT, Transfor
 from kernelwright.policies.model_identity import Identity, identity_of, weights_revision
 from kernelwright.policies.small.small_model import SmallModel, is_small, load_small
 
-MOST_ROWS_AT_ONCE = 32
+MAX_ROWS_AT_ONCE = 32
 """Rows of a batch."""
 
 
@@ -62,9 +62,9 @@ class SmallPolicy(TransformersPolicy):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities of transformers' policy; on a CPU `MOST_ROWS_AT_ONCE` requests at once by default."""
+        """The capabilities of transformers' policy; on a CPU `MAX_ROWS_AT_ONCE` requests at once by default."""
         found = super().capabilities
-        return found if self._at_once or not self._on_cpu else found.with_(at_once=MOST_ROWS_AT_ONCE)
+        return found if self._at_once or not self._on_cpu else found.with_(at_once=MAX_ROWS_AT_ONCE)
 
     @property
     def _on_cpu(self) -> bool:

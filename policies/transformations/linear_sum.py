@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
+from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed

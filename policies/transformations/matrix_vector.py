@@ -11,8 +11,8 @@ from kernelwright.policies.transformations.exporting import Exported, NotTransfo
 from kernelwright.policies.transformations.host_text import HostText
 from kernelwright.policies.transformations.split_product import JOIN_PARTS
 
-LEAST_STEPS = 1 << 10
-LEAST_ELEMENTS = 1 << 20
+MIN_STEPS = 1 << 10
+MIN_ELEMENTS = 1 << 20
 """Of the matrix: smaller ones take as long as a launch does."""
 
 TEXT = (
@@ -98,6 +98,6 @@ def _find(exported: Exported) -> Any:
     if matrix.dtype != vector.dtype or not matrix.dtype.is_floating_point or matrix.element_size() > 4:
         raise NotTransformed("it is no product of floating-point numbers of at most 32 bits")
     rows, depth = size_of(matrix.shape[0]), size_of(matrix.shape[1])
-    if depth < LEAST_STEPS or rows * depth < LEAST_ELEMENTS:
+    if depth < MIN_STEPS or rows * depth < MIN_ELEMENTS:
         raise NotTransformed(f"{rows} rows of {depth} are soon multiplied")
     return output[0]

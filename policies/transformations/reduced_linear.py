@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
+from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, size_of
 from kernelwright.policies.transformations.host_text import HostText

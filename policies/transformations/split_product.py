@@ -11,7 +11,7 @@ from kernelwright.policies.transformations.exporting import Exported, NotTransfo
 from kernelwright.policies.transformations.host_text import HostText
 
 TILE = 64
-MOST_TILES = 66
+MAX_TILES = 66
 """Of the result: half as many as a large GPU has multiprocessors."""
 LONG_AXIS = 1 << 13
 
@@ -123,6 +123,6 @@ def _find(exported: Exported) -> Any:
         raise NotTransformed("it is no product of floating-point numbers of at most 32 bits")
     rows, depth, columns = size_of(left.shape[0]), size_of(left.shape[1]), size_of(right.shape[1])
     tiles = -(-rows // TILE) * -(-columns // TILE)
-    if tiles > MOST_TILES or depth < LONG_AXIS:
+    if tiles > MAX_TILES or depth < LONG_AXIS:
         raise NotTransformed(f"a result of {rows} by {columns} over {depth} steps keeps a GPU busy")
     return output[0]

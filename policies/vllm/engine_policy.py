@@ -33,7 +33,7 @@ from kernelwright.policies.model_identity import (
 from kernelwright.policies.policy_card import read_cards
 from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD
 
-LARGEST_RANK = 64
+MAX_LORA_RANK = 64
 """Of a LoRA adapter; the engine reserves room for it at the start."""
 
 
@@ -161,7 +161,7 @@ class VLLMPolicy:
         generator back, which it cannot with one of a CPU, and the engine dies.
         """
         exact = {"dtype": "float32", "enable_chunked_prefill": False} if on_device("auto") == "cpu" else {}
-        lora = {"enable_lora": True, "max_lora_rank": LARGEST_RANK}
+        lora = {"enable_lora": True, "max_lora_rank": MAX_LORA_RANK}
         return {**exact, **lora, "worker_extension_cls": EXTENSION_CLASS, **self._engine_args}
 
     def _prompt(self, request: Request) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kernelwright.errors import InputError
 
-LONGEST_WAIT = timedelta(hours=2)
+MAX_WAIT = timedelta(hours=2)
 """For the slowest process's round."""
 
 
@@ -94,7 +94,7 @@ def _waiting_room() -> Any:
     """
     import torch.distributed as distributed
 
-    return distributed.new_group(backend="gloo", timeout=LONGEST_WAIT)
+    return distributed.new_group(backend="gloo", timeout=MAX_WAIT)
 
 
 def shared(place: ProcessRank, own: Callable[[], Any]) -> list[Any]:

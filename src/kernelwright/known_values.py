@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-MOST_ELEMENTS = 4096
+MAX_KNOWN_ELEMENTS = 4096
 """Of a tensor whose value is kept."""
 Place = tuple[tuple[int, ...], tuple[int, ...], int]
 Known = dict[Place, torch.Tensor]
@@ -94,4 +94,4 @@ def _is_small(made: Any) -> bool:
     """Whether it is a fake tensor of few elements, whose number is no symbol."""
     if not isinstance(made, FakeTensor) or made.layout is not torch.strided:
         return False
-    return all(isinstance(n, int) for n in made.shape) and made.numel() <= MOST_ELEMENTS
+    return all(isinstance(n, int) for n in made.shape) and made.numel() <= MAX_KNOWN_ELEMENTS

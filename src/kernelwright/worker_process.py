@@ -27,7 +27,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Self
 
-LONGEST_PAUSE_SECONDS = 0.05
+MAX_PAUSE_SECONDS = 0.05
 """Between two looks at whether a process has ended."""
 EXIT_SECONDS = 20.0
 """For a process that has closed its end of the connection to end by itself, so that its exit code says why: taking
@@ -125,7 +125,7 @@ class ChildProcess:
             if left <= 0:
                 return False
             time.sleep(min(pause, left))
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
         return True
 
     def end(self, seconds: float = 0.0) -> None:

@@ -15,7 +15,7 @@ from kernelwright.tools.compiling.compiler import Compiler  # noqa: E402
 from kernelwright.tools.problem import Problem  # noqa: E402
 from kernelwright.tools.references.input_spec import input_spec  # noqa: E402
 from kernelwright.tools.references.shared_tensors import Buffers  # noqa: E402
-from kernelwright.tools.replaying.replayer import MOST_MAPPED, Replayer  # noqa: E402
+from kernelwright.tools.replaying.replayer import MAX_MAPPED_ALLOCATIONS, Replayer  # noqa: E402
 from kernelwright.tools.sandbox import Kind, Zygote  # noqa: E402
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate  # noqa: E402
 from kernelwright.tools.tracing.trace import Launch, all_steps  # noqa: E402
@@ -62,7 +62,7 @@ class ModelNew(nn.Module):
 """
 
 
-@pytest.mark.parametrize("count", [MOST_MAPPED // 2, 2 * MOST_MAPPED])
+@pytest.mark.parametrize("count", [MAX_MAPPED_ALLOCATIONS // 2, 2 * MAX_MAPPED_ALLOCATIONS])
 def test_the_clock_reads_its_inputs_again_after_messages_that_did_not_name_them(count):
     spec = input_spec(Problem(name="sums", source=PROBLEM.replace("COUNT", str(count))))
     with (

@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernelwright.tools.comparing.on_the_host import set_aside  # noqa: E402
-from kernelwright.tools.hardware.room import wait_for_room  # noqa: E402
+from kernelwright.tools.comparing.on_the_host import moved_to_host  # noqa: E402
+from kernelwright.tools.hardware.memory_requests import wait_for_memory  # noqa: E402
 from kernelwright.tools.judging.options import Options  # noqa: E402
 from kernelwright.tools.pipeline import Evaluator  # noqa: E402
 from kernelwright.tools.problem import Problem  # noqa: E402
@@ -94,7 +94,7 @@ def test_a_tensor_that_is_set_aside_leaves_its_memory_to_others_and_comes_back()
     tensor = torch.randn(1 << 28, device="cuda:0")
     view, before = tensor[5:], tensor.cpu()
     held, (free, _) = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()
-    with set_aside([view]):
+    with moved_to_host([view]):
         assert held - torch.cuda.memory_allocated() >= tensor.numel() * 4
         assert torch.cuda.mem_get_info()[0] - free >= tensor.numel() * 4
     assert torch.equal(tensor.cpu(), before)
@@ -215,6 +215,6 @@ def test_a_judge_that_is_not_at_work_gives_what_it_keeps_to_a_process_that_asks_
         assert evaluator.evaluate(problem(1, 0.5), candidate(1), Options(torch_compile=False)).correct
         [judge] = evaluator._judges
         kept = judge.memory.total() - judge.memory.free_for_all()
-        assert wait_for_room(evaluator._own_gpu().uuid, judge.memory.total(), 1)
+        assert wait_for_memory(evaluator._own_gpu().uuid, judge.memory.total(), 1)
         assert judge.memory.total() - judge.memory.free_for_all() < kept
         assert evaluator.evaluate(problem(1, 0.5), candidate(1), Options(torch_compile=False)).correct

@@ -45,7 +45,7 @@ def _words(contiguous: Any) -> Any:
     return contiguous.reshape(-1).view(whole[contiguous.element_size()])
 
 
-class Remembered:
+class RememberedTensor:
     """What a tensor held when this was made."""
 
     def __init__(self, tensor: Any) -> None:

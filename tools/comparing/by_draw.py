@@ -17,27 +17,27 @@ from kernelwright.tools.references.input_distributions import WITH_INFINITIES, D
 if TYPE_CHECKING:
     from kernelwright.tools.references.prepared_problem import Expected
 
-TF32_SHARE = 0.5
+TF32_SHARE_OF_ERROR = 0.5
 """Of the reference's error in tf32, which counts as eager's own at each element: `measure` allows eight times that, so
 a candidate may be off by four times what tf32 is off by there. Of two runs in tf32 one is often twice as wrong as the
 other at an element where little is left of a sum. What is wrong everywhere is found by the mean, below.
 """
-TF32_LEAST_RMS = 2.5
+MIN_TF32_ERROR_IN_RMS = 2.5
 """Of the RMS of that error over the elements that are off at all: the least that counts at any one element. Where
 inputs are near 0, an output is what the biases make of it, one number a channel, and that one is right by luck.
 """
-TF32_MOST_RMS = 1.2
+MAX_TF32_ERROR_IN_RMS = 1.2
 """Times the RMS of that error, over the whole output: what a candidate's own may be. It is 0.15 to 1 with operands in
 tf32, rounded or cut, and 1.22 to 5.6 with operands in bf16 (the cases of tests/tools/comparing/test_by_draw.py).
 """
 
-LEAVES_OUT = (Draw.NAN, Draw.INFINITE, Draw.ZERO_ROWS)
+DRAWS_COMPARED_WHERE_FINITE = (Draw.NAN, Draw.INFINITE, Draw.ZERO_ROWS)
 """Draws of which what is not finite is left out of the comparison. Not the draw `named`: its numbers lie where a
 candidate's function jumps.
 """
-LARGEST_SQUARED = 1e19
+MAX_SQUARABLE_FP32 = 1e19
 """Whose square float32 still holds: larger errors are left out of a mean."""
-TINIEST_RMS = 1e-300
+MIN_RMS = 1e-300
 """Stands for the RMS of an error that is 0, where something is divided by it."""
 
 
@@ -59,10 +59,10 @@ def measure_by_draw(
     eager = expected.eager[number]
     exact = None if expected.exact is None else expected.exact[number]
     carried = tolerance if exact is None else None
-    shaken = None if moved is None else lambda: moved()[number]
+    perturbed = None if moved is None else lambda: moved()[number]
 
-    def compared(shaken: Callable[[], Tensor] | None, *, explained: bool) -> ComparedOutput:
-        given: dict[str, Any] = {"draw": name, "output": number, "moved": shaken, "explained": explained}
+    def compared(perturbed: Callable[[], Tensor] | None, *, explained: bool) -> ComparedOutput:
+        given: dict[str, Any] = {"draw": name, "output": number, "moved": perturbed, "explained": explained}
         if expected.draw == Draw.NAN:
             return measure_with_nan(mine, eager, exact, **given)
         if expected.draw in WITH_INFINITIES or (expected.draw == Draw.ZERO_ROWS and not expected.finite()):
@@ -70,8 +70,8 @@ def measure_by_draw(
         return measure(mine, eager, exact, tolerance=carried, **given)
 
     special = expected.special()
-    may_move = not special or (exact is not None and expected.draw in LEAVES_OUT)
-    plain = shaken if may_move else None
+    may_move = not special or (exact is not None and expected.draw in DRAWS_COMPARED_WHERE_FINITE)
+    plain = perturbed if may_move else None
     found = compared(plain, explained=False)
     if found.check.passed:
         return found
@@ -80,27 +80,27 @@ def measure_by_draw(
         return compared(plain, explained=True)
     base = eager if exact is None else exact
     own = _rms(mine, base)
-    ratio = own / max(_rms(errors[number]), TINIEST_RMS)
-    if special or ratio <= TF32_MOST_RMS or (shaken is not None and own <= _rms(shaken(), base)):
-        off = cache(lambda: _off_by(base, errors[number], None if special or shaken is None else shaken()))
+    ratio = own / max(_rms(errors[number]), MIN_RMS)
+    if special or ratio <= MAX_TF32_ERROR_IN_RMS or (perturbed is not None and own <= _rms(perturbed(), base)):
+        off = cache(lambda: _off_by(base, errors[number], None if special or perturbed is None else perturbed()))
         again = compared(off, explained=False)
         if again.check.passed:
             return _noted(again)
     return _with_ratio(compared(plain, explained=True), ratio)
 
 
-def _off_by(base: Tensor, errors: Tensor, shaken: Tensor | None) -> Tensor:
+def _off_by(base: Tensor, errors: Tensor, perturbed: Tensor | None) -> Tensor:
     """Outputs whose distance from `base` is the error that an honest candidate may have: at each element the largest of
     the scaled tf32 error there, of its RMS (behind a relu the error of one run may be 0 by luck), and of the distance
-    of `shaken`.
+    of `perturbed`.
     """
 
     errors.nan_to_num_(nan=0.0, posinf=0.0)  # they are nobody else's
-    some = sum(int(((piece > 0) & (piece < LARGEST_SQUARED)).sum()) for piece in _pieces(errors))
-    least = TF32_LEAST_RMS * _rms(errors) * (errors.numel() / max(some, 1)) ** 0.5
-    off = errors.clamp_(min=least).mul_(TF32_SHARE)
-    if shaken is not None:
-        raise_to_distance(off, shaken, base)
+    some = sum(int(((piece > 0) & (piece < MAX_SQUARABLE_FP32)).sum()) for piece in _pieces(errors))
+    least = MIN_TF32_ERROR_IN_RMS * _rms(errors) * (errors.numel() / max(some, 1)) ** 0.5
+    off = errors.clamp_(min=least).mul_(TF32_SHARE_OF_ERROR)
+    if perturbed is not None:
+        raise_to_distance(off, perturbed, base)
     return off.add_(base) if off.dtype == base.dtype else base + off
 
 
@@ -114,7 +114,7 @@ def _rms(values: Tensor, base: Tensor | None = None) -> float:
     others = [None] * (values.numel() // PIECE_ELEMENTS + 1) if base is None else _pieces(base)
     for piece, other in zip(_pieces(values), others, strict=False):
         errors = piece if other is None else piece - other
-        known = torch.where(errors.abs() < LARGEST_SQUARED, errors, 0.0)
+        known = torch.where(errors.abs() < MAX_SQUARABLE_FP32, errors, 0.0)
         squares += torch.linalg.vector_norm(known, dtype=torch.float64).square()
     return math.sqrt(float(squares) / max(values.numel(), 1))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kernelwright.tools.comparing.deviation import Deviation, deviation_of_floats, deviation_of_whole_numbers
+from kernelwright.tools.comparing.deviation import Deviation, deviation_of_floats, deviation_of_integers
 from kernelwright.tools.comparing.forms_of_outputs import overlaps
 from kernelwright.tools.comparing.tolerance import (
     Tensor,
@@ -120,7 +120,7 @@ def measure(
     exact: Tensor | None = None,
     *,
     draw: str = "own",
-    shaken: Tensor | None = None,
+    perturbed: Tensor | None = None,
     moved: Callable[[], Tensor] | None = None,
     tolerance: Tolerance | None = None,
     depth: int = 1,
@@ -132,12 +132,12 @@ def measure(
 
     exact: the reference in float64 on the same inputs. None: eager stands in, and `tolerance` from another draw says
     how wrong eager itself is.
-    shaken: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is ill-conditioned
-    there and the candidate may move too. The judge's own (perturbed_outputs.py) is also off by what eager is off by
-    nearby.
+    perturbed: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is
+    ill-conditioned there and the candidate may move too. The judge's own (perturbed_outputs.py) is also off by what
+    eager is off by nearby.
     draw: whose inputs they come from; rows that are one number each have a scale of their own
     (tools/comparing/tolerance.py).
-    moved: gives `shaken`, and is asked only where the output is wrong without it.
+    moved: gives `perturbed`, and is asked only where the output is wrong without it.
     depth: input elements summed into one output element. dtype: the output's, where these are copies of it in
     where empty. explained: a wrong output says where it is wrong, which takes longer than to find that it is; without
     it the fault is MISMATCH or NON_FINITE.
@@ -147,7 +147,7 @@ def measure(
     near = (draw.startswith(Draw.CONSTANT_ROWS), draw.startswith(Draw.TINY))
     if not eager.numel():
         return ComparedOutput(check=Check(draw=draw, passed=True, passed_kb=kernelbench_close(candidate, eager, rule)))
-    verdict, r = _deviation(candidate, eager, exact, shaken, tolerance, depth, dtype, near)
+    verdict, r = _deviation(candidate, eager, exact, perturbed, tolerance, depth, dtype, near)
     if verdict.headroom > 1.0 and moved is not None:
         verdict, r = _deviation(candidate, eager, exact, moved(), tolerance, depth, dtype, near)
     check = Check(
@@ -167,17 +167,19 @@ def measure(
 
 
 def is_right(
-    candidate: Tensor, eager: Tensor, exact: Tensor | None = None, shaken: Tensor | None = None, depth: int = 1
+    candidate: Tensor, eager: Tensor, exact: Tensor | None = None, perturbed: Tensor | None = None, depth: int = 1
 ) -> bool:
     """The verdict of `measure` alone, at half its price."""
-    return not eager.numel() or _deviation(candidate, eager, exact, shaken, None, depth, eager.dtype)[0].headroom <= 1.0
+    return (
+        not eager.numel() or _deviation(candidate, eager, exact, perturbed, None, depth, eager.dtype)[0].headroom <= 1.0
+    )
 
 
 def _deviation(
     candidate: Tensor,
     eager: Tensor,
     exact: Tensor | None,
-    shaken: Tensor | None,
+    perturbed: Tensor | None,
     tolerance: Tolerance | None,
     depth: int,
     dtype: Any,
@@ -192,9 +194,9 @@ def _deviation(
     rows, columns = rows_of(shape)
     c, e = (as_rows(real_parts(t), rows, columns) for t in (candidate, eager))
     r = e if exact is None else as_rows(real_parts(exact), rows, columns).to(e.device)
-    s = None if shaken is None else as_rows(real_parts(shaken), rows, columns)
+    s = None if perturbed is None else as_rows(real_parts(perturbed), rows, columns)
     if not (eager.is_floating_point() or eager.is_complex()):
-        return deviation_of_whole_numbers(c, e, r, s), r.reshape(shape)
+        return deviation_of_integers(c, e, r, s), r.reshape(shape)
     allowed = allowance(dtype.to_real(), depth, constant_rows=near[0], tiny=near[1])
     found = deviation_of_floats(
         c, e, r, s, allowed, tolerance, exact is None, _kb_tolerance(str(dtype).removeprefix("torch."))

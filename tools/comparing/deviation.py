@@ -97,7 +97,7 @@ def _percentile_99(relative: Tensor) -> Tensor:
     return sample.kthvalue(max(1, math.ceil(0.99 * sample.numel()))).values
 
 
-def deviation_of_whole_numbers(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Deviation:
+def deviation_of_integers(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Deviation:
     """Exactly equal to eager's or to float64's; or, where those two differ themselves, at as many places times 8
     and no farther than `_allowed_jump`.
     """

@@ -13,7 +13,7 @@ from typing import Any
 from kernelwright.tools.tensor_memory import address_range, has_memory, overlap, storage_of
 from kernelwright.tools.tracing.trace import output_leaves
 
-LONGEST_KEY = 100
+MAX_KEY_CHARACTERS = 100
 """Characters of a key that count, as in a trace."""
 PLAIN_NUMBER_TOLERANCE = 1e-6
 """How far a plain number that the host works out may be from the reference's, relative to it."""
@@ -39,7 +39,7 @@ def _fields_as_dict(value: Any) -> Any:
 
 def by_key(entries: dict[Any, Any]) -> list[tuple[str, Any]]:
     """The entries of a dict by the texts of their keys, sorted."""
-    return sorted(((str(key)[:LONGEST_KEY], item) for key, item in entries.items()), key=lambda entry: entry[0])
+    return sorted(((str(key)[:MAX_KEY_CHARACTERS], item) for key, item in entries.items()), key=lambda entry: entry[0])
 
 
 def paths(outputs: Any) -> list[str]:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from kernelwright.tools.comparing.tolerance import Tensor, distance, rows_of
 from kernelwright.tools.comparing.wrong_elements import (
-    SAMPLE_EACH,
+    SAMPLED_ELEMENTS_PER_PIECE,
     Sample,
     describe_element,
     first_wrong_index,
@@ -254,7 +254,7 @@ def _last_block(s: Sample, profiles: list[list[int]], share: float, wrong: Tenso
 
 
 def _strided(s: Sample, profiles: list[list[int]], count: int, wrong: Tensor) -> FoundPattern | None:
-    flat = s.index[: SAMPLE_EACH - 1].tolist()
+    flat = s.index[: SAMPLED_ELEMENTS_PER_PIECE - 1].tolist()
     step = _common_step(flat)
     if step > 1 and len(flat) >= 3 and count >= 0.8 * (wrong.numel() - flat[0]) / step:
         return (

@@ -16,20 +16,20 @@ from kernelwright.tools.comparing.tolerance import real_parts
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, expect
 
-MOST_ELEMENTS = 1 << 22
+MAX_EXAMINED_ELEMENTS = 1 << 22
 """Of inputs and outputs together, over which nothing is found out."""
-ROUNDED = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+ROUNDING_TYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 """Types that a value may have been rounded to on its way."""
-MOST_DRAWS = 24
+MAX_DRAWS = 24
 """That are looked at where fewer do not tell the places of equal values apart: truths, small whole numbers."""
 
 
 def only_moves(draws: Iterable[Expected]) -> bool:
     """Two draws or more of one problem at one size, of whatever types; as many are taken as are needed."""
-    trails = [_Trail(name) for name in ROUNDED]
-    for count, draw in enumerate(itertools.islice(draws, MOST_DRAWS), 1):
+    trails = [_Trail(name) for name in ROUNDING_TYPES]
+    for count, draw in enumerate(itertools.islice(draws, MAX_DRAWS), 1):
         given, made = _values(draw.inputs), _values(draw.eager)
-        if given is None or made is None or given.numel() + made.numel() > MOST_ELEMENTS:
+        if given is None or made is None or given.numel() + made.numel() > MAX_EXAMINED_ELEMENTS:
             return False
         trails = [t for t in trails if t.follow(given, made) and (count < 2 or t.leads_everywhere())]
         if not trails:

@@ -9,13 +9,15 @@ from typing import Any, TypeVar
 
 from kernelwright.tools.report import Failed, Fault
 
-LEAST_BYTES = 64 << 20
+MIN_MOVED_BYTES = 64 << 20
 """Of a tensor's memory that is worth the way."""
 
 T = TypeVar("T")
 
 
-def with_room(compute: Callable[[], T], idle: Callable[[], Iterable[Any]], needed: Callable[[], Iterable[Any]]) -> T:
+def with_host_memory(
+    compute: Callable[[], T], idle: Callable[[], Iterable[Any]], needed: Callable[[], Iterable[Any]]
+) -> T:
     """What `compute` returns; where it finds no memory on a GPU it is asked again with the idle tensors on the host.
 
     idle: tensors that it does not use; those that share memory with a tensor of `needed` stay where they are.
@@ -26,18 +28,18 @@ def with_room(compute: Callable[[], T], idle: Callable[[], Iterable[Any]], neede
         return compute()
     except torch.cuda.OutOfMemoryError as error:
         traceback.clear_frames(error.__traceback__)  # they hold what was made on the way
-    with set_aside(idle(), besides=needed()):
+    with moved_to_host(idle(), besides=needed()):
         return compute()
 
 
-def asked_with_room(
+def ask_with_host_memory(
     ask: Callable[[], T], idle: Callable[[], Iterable[Any]], needed: Callable[[], Iterable[Any]],
     again: Callable[[], bool],
 ) -> T:  # fmt: skip
     """The answer of a candidate's process; where that finds no memory it is asked once more with the judge's idle
     tensors on the host.
 
-    idle, needed: as for `with_room`. again: whether it can be asked once more. Raises Failed.
+    idle, needed: as for `with_host_memory`. again: whether it can be asked once more. Raises Failed.
     """
     try:
         return ask()
@@ -47,12 +49,12 @@ def asked_with_room(
         tensors = [t for t in idle() if _worth_moving(t)]
         if not tensors:
             raise
-    with set_aside(tensors, besides=needed()):
+    with moved_to_host(tensors, besides=needed()):
         return ask()
 
 
 @contextmanager
-def set_aside(tensors: Iterable[Any], besides: Iterable[Any] = ()) -> Iterator[int]:
+def moved_to_host(tensors: Iterable[Any], besides: Iterable[Any] = ()) -> Iterator[int]:
     """The memory of the tensors, and of all their views, is the device's again until the block ends: nobody may use
     them inside. Then they hold what they held, at other addresses. Gives the bytes.
 
@@ -89,7 +91,7 @@ def _worth_moving(value: Any) -> bool:
     if not _has_storage(value):
         return False
     storage = value.untyped_storage()
-    return bool(storage.nbytes() >= LEAST_BYTES and storage.resizable())
+    return bool(storage.nbytes() >= MIN_MOVED_BYTES and storage.resizable())
 
 
 def _bytes_of(storage: Any) -> Any:

@@ -9,14 +9,14 @@ from typing import Any
 
 from kernelwright.tools.comparing.choices.near_ties import naming_equals
 from kernelwright.tools.comparing.pieces import distance, raise_to_distance
-from kernelwright.tools.comparing.tolerance import lay_out_otherwise, lessen, shake, shake_rows
+from kernelwright.tools.comparing.tolerance import perturb, perturb_rows, scale_towards_zero, with_other_strides
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, run_on
 from kernelwright.tools.references.reference import double, doubled
 
-ULPS, ROW_SHAKES = 16, 3
+PERTURBATION_ULPS, ROW_PERTURBATIONS = 16, 3
 """How far inputs are moved to see what the reference makes of it, and how often as whole rows."""
-NEARBY = 4
+NEARBY_INPUTS = 4
 """Inputs nearby on which eager's own error is looked at where that of a draw may be small by luck."""
 
 
@@ -38,7 +38,8 @@ def may_move(prepared: PreparedProblem, expected: Expected, number: int, *, at_s
 
 
 def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -> list[Any]:
-    """The expected outputs, off by what an honest candidate may at least be off by: `measure` takes them as `shaken`.
+    """The expected outputs, off by what an honest candidate may at least be off by; `measure` takes them as
+    `perturbed`.
 
     The reference on inputs moved by a few ulps shows where the problem is ill-conditioned in its inputs: each element
     its own way, and each row as one, as rounding moves a sum of equal terms. One such move may leave a row by luck
@@ -51,17 +52,17 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -
 
     if expected.special() and expected.exact is not None:
         return _outputs_as_wrong_as_eager_nearby(prepared, expected)
-    shaken = run_on(prepared, expected, expected.weights, shake(expected.inputs, expected.rng, ULPS))
+    perturbed = run_on(prepared, expected, expected.weights, perturb(expected.inputs, expected.rng, PERTURBATION_ULPS))
     if expected.exact is None:
-        return shaken
+        return perturbed
     try:
-        off = [_distance_of_floats(r, s) for r, s in zip(expected.exact, shaken, strict=True)]
+        off = [_distance_of_floats(r, s) for r, s in zip(expected.exact, perturbed, strict=True)]
     except torch.cuda.OutOfMemoryError:
-        return shaken
-    shaken = [s if gap is None else None for s, gap in zip(shaken, off, strict=True)]
+        return perturbed
+    perturbed = [s if gap is None else None for s, gap in zip(perturbed, off, strict=True)]
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
-        for seed in range(expected.rng + 1, expected.rng + 1 + ROW_SHAKES):
-            other = run_on(prepared, expected, expected.weights, shake_rows(expected.inputs, seed, ULPS))
+        for seed in range(expected.rng + 1, expected.rng + 1 + ROW_PERTURBATIONS):
+            other = run_on(prepared, expected, expected.weights, perturb_rows(expected.inputs, seed, PERTURBATION_ULPS))
             _raise_to_distances(off, expected.exact, other)
         for last in (False, True):
             with (naming := naming_equals(last)):
@@ -69,8 +70,10 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -
             if naming.seen:
                 _raise_to_distances(off, expected.exact, other)
         del other
-        _raise_to_distances(off, *_outputs_of_lessened_inputs(prepared, expected, expected.rng))
-    return [s if gap is None else _add_distance(r, gap) for r, s, gap in zip(expected.exact, shaken, off, strict=True)]
+        _raise_to_distances(off, *_outputs_of_inputs_nearer_zero(prepared, expected, expected.rng))
+    return [
+        s if gap is None else _add_distance(r, gap) for r, s, gap in zip(expected.exact, perturbed, off, strict=True)
+    ]
 
 
 def _outputs_as_wrong_as_eager_nearby(prepared: PreparedProblem, expected: Expected) -> list[Any]:
@@ -84,21 +87,21 @@ def _outputs_as_wrong_as_eager_nearby(prepared: PreparedProblem, expected: Expec
     assert expected.exact is not None
     off = [_distance_of_floats(r, e) for r, e in zip(expected.exact, expected.eager, strict=True)]
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
-        for seed in range(expected.rng, expected.rng + NEARBY):
-            _raise_to_distances(off, *_outputs_of_lessened_inputs(prepared, expected, seed))
+        for seed in range(expected.rng, expected.rng + NEARBY_INPUTS):
+            _raise_to_distances(off, *_outputs_of_inputs_nearer_zero(prepared, expected, seed))
     for spread in (False, True):
         with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):  # a view may want its own layout
-            inputs = lay_out_otherwise(expected.inputs, spread=spread)
+            inputs = with_other_strides(expected.inputs, spread=spread)
             _raise_to_distances(off, expected.exact, run_on(prepared, expected, expected.weights, inputs))
     parts = zip(expected.exact, expected.eager, off, strict=True)
     return [e if gap is None else _add_distance(r, gap) for r, e, gap in parts]
 
 
-def _outputs_of_lessened_inputs(
+def _outputs_of_inputs_nearer_zero(
     prepared: PreparedProblem, expected: Expected, seed: int
 ) -> tuple[list[Any], list[Any]]:
     """Float64's outputs and eager's, both on the same lessened inputs."""
-    nearby = lessen(expected.inputs, seed)
+    nearby = scale_towards_zero(expected.inputs, seed)
     exact = run_on(prepared, expected, double(expected.weights), doubled(nearby))
     return exact, run_on(prepared, expected, expected.weights, nearby)
 

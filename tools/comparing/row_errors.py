@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kernelwright.tools.comparing.tolerance import Tensor, distance, tiles
 
-LARGE_ELEMENTS = 1 << 24
+MIN_ELEMENTS_FOR_KERNEL = 1 << 24
 """Elements from which on a pass is worth what the kernel takes to compile (half a second for each dtype and width
 of a row, kept on disk by Triton).
 """
@@ -35,7 +35,7 @@ class RowErrors:
 
 def row_errors(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float) -> RowErrors:
     """Candidate, eager, reference and (or None) the reference moved, each (rows, columns) and floating."""
-    if c.is_cuda and c.numel() >= LARGE_ELEMENTS:
+    if c.is_cuda and c.numel() >= MIN_ELEMENTS_FOR_KERNEL:
         from kernelwright.tools.comparing.row_errors_kernel import can_read, measure_rows
 
         if can_read(c, e, r, s):

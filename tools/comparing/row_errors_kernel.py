@@ -53,7 +53,7 @@ def _error(c, e, r):
 @triton.jit
 def survey_kernel(
     c_ptr, e_ptr, r_ptr, s_ptr, found_ptr, far_ptr, rows, columns, width,
-    TOLERANCE: tl.constexpr, SHAKEN: tl.constexpr, DOWN: tl.constexpr, ACROSS: tl.constexpr,
+    TOLERANCE: tl.constexpr, PERTURBED: tl.constexpr, DOWN: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
     """found: (6, rows, pieces), max |r|, |e - r|, |c - r| and the sums of their squares.
 
@@ -74,7 +74,7 @@ def survey_kernel(
         c, e = mine.to(tl.float64), eager.to(tl.float64)
         r = tl.load(r_ptr + at, mask=mask, other=0.0).to(tl.float64)
         size, gap, wrong = _finite(r), _finite(r - e), _error(c, e, r)
-        if SHAKEN:
+        if PERTURBED:
             gap = tl.maximum(gap, _finite(r - tl.load(s_ptr + at, mask=mask, other=0.0).to(tl.float64)))
         scale, scale2 = tl.maximum(scale, size), scale2 + size * size
         noise, noise2 = tl.maximum(noise, gap), noise2 + gap * gap
@@ -115,7 +115,7 @@ def measure_rows(
     with torch.cuda.device_of(c):
         survey_kernel[(groups, pieces)](
             c, e, r, r if s is None else s, found, far, rows, columns, width,
-            TOLERANCE=tolerance, SHAKEN=s is not None, DOWN=down, ACROSS=across, num_warps=WARPS,
+            TOLERANCE=tolerance, PERTURBED=s is not None, DOWN=down, ACROSS=across, num_warps=WARPS,
             enable_fp_fusion=False,
         )  # fmt: skip
     return found[:3].amax(2), found[3:].sum((1, 2)), far.any()

@@ -49,8 +49,8 @@ def measure_finite_part(
     zero = torch.zeros((), dtype=eager.dtype, device=eager.device)
     precise = None if exact is None else torch.where(keep, exact, zero.to(exact.dtype))
     mine, theirs = torch.where(keep, candidate, zero), torch.where(keep, eager, zero)
-    shaken = None if moved is None else lambda: moved().masked_fill(~keep, 0.0)
-    told = measure(mine, theirs, precise, draw=draw, dtype=dtype, output=output, moved=shaken, explained=explained)
+    perturbed = None if moved is None else lambda: moved().masked_fill(~keep, 0.0)
+    told = measure(mine, theirs, precise, draw=draw, dtype=dtype, output=output, moved=perturbed, explained=explained)
     if not told.check.passed and _is_within_cancellation(mine, theirs):
         passed = told.check.with_(passed=True, note="off by less than sums of such numbers lose")
         told = told.with_(check=passed, mismatch=None, fault=None, headroom=1.0)
@@ -91,10 +91,10 @@ def measure_with_nan(
     if exact is not None:
         keep = keep & torch.isfinite(exact)
         precise = torch.where(keep, exact, zero.to(exact.dtype))
-    shaken = None if moved is None else lambda: moved().masked_fill(~keep, 0.0)
+    perturbed = None if moved is None else lambda: moved().masked_fill(~keep, 0.0)
     return measure(
         torch.where(keep, candidate, zero), torch.where(keep, eager, zero), precise, draw=draw, dtype=dtype,
-        output=output, moved=shaken, explained=explained,
+        output=output, moved=perturbed, explained=explained,
     )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ MAX_ROWS = 1 << 22
 SCALE_FLOOR = 1e-3
 CONSTANT_FLOOR = 1 / 4
 """The same where every row is one number."""
-TINY_LEAST = 1 / 32
+MIN_SCALE_OF_TINY_ROWS = 1 / 32
 """The least scale of a row where every input is near zero."""
 FP32_EPS = 2.0**-23
 FP32_ULPS = 64.0
@@ -88,7 +88,7 @@ def allowance(dtype: Any, depth: int = 1, *, constant_rows: bool = False, tiny: 
     if not dtype.is_floating_point:
         return Allowance(factor=1.0, ulps=0.0, rms_ulps=0.0)
     eps = torch.finfo(dtype).eps
-    floor, least = (CONSTANT_FLOOR if constant_rows else SCALE_FLOOR), (TINY_LEAST if tiny else 0.0)
+    floor, least = (CONSTANT_FLOOR if constant_rows else SCALE_FLOOR), (MIN_SCALE_OF_TINY_ROWS if tiny else 0.0)
     steps = FP32_ULPS + 0.35 * math.sqrt(depth / SUM_BLOCK) if depth > SUM_BLOCK else FP32_ULPS
     if eps <= FP32_EPS:
         return Allowance(factor=8.0, ulps=steps * eps, rms_ulps=steps * eps, floor=floor, least=least)
@@ -154,24 +154,24 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(same, 0.0, gap).nan_to_num_(nan=math.inf, posinf=math.inf)
 
 
-def shake(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
+def perturb(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
     """The floating inputs moved by up to `ulps` units in the last place, each element its own way; zeros stay zero,
     other values are passed on.
 
-    What the reference makes of them goes to `measure` as `shaken`. Equal elements come apart: a variance of 0 does not
-    stay one.
+    What the reference makes of them goes to `measure` as `perturbed`. Equal elements come apart: a variance of 0 does
+    not stay one.
     """
     return [
         _multiply_floats(v, seed, lambda piece, generator: _factors_near_one(piece, ulps, generator)) for v in inputs
     ]
 
 
-def shake_rows(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
-    """As `shake`, but each row (along the last dimension) moves as one.
+def perturb_rows(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
+    """As `perturb`, but each row (along the last dimension) moves as one.
 
     Equal terms added one after the other are all rounded the same way: over n of them a sum drifts by up to n / 4 units
-    in its last place, where as many different terms drift by about sqrt(n) / 4, and inputs shaken each its own way by
-    less than that.
+    in its last place, where as many different terms drift by about sqrt(n) / 4, and inputs perturbed each its own way
+    by less than that.
     """
     return [
         _multiply_floats(v, seed, lambda piece, generator: _factors_near_one(piece, ulps, generator), by_rows=True)
@@ -186,7 +186,7 @@ def _factors_near_one(piece: Tensor, ulps: int, generator: Any) -> Tensor:
     return 1 + steps.to(piece.dtype) * torch.finfo(piece.dtype).eps
 
 
-def lessen(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:
+def scale_towards_zero(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:
     """The floating inputs, each element up to `share` of itself nearer to zero: other roundings all the way, and no
     element leaves its domain ([0, 1], an index).
     """
@@ -198,7 +198,7 @@ def lessen(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:
     return [_multiply_floats(v, seed, factors) for v in inputs]
 
 
-def lay_out_otherwise(inputs: list[Any], *, spread: bool) -> list[Any]:
+def with_other_strides(inputs: list[Any], *, spread: bool) -> list[Any]:
     """The same numbers in tensors that lie otherwise in memory, so that torch adds them up in another order: the
     dimensions in reverse, or (`spread`) with a gap after every element. Values without a dimension are passed on.
     """

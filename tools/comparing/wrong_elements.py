@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from kernelwright.tools.comparing.tolerance import Tensor, as_rows, distance, rows_of, tiles
 from kernelwright.tools.report import WrongElement
 
-WORST_SHOWN = 5
+MAX_WORST_SHOWN = 5
 SAMPLE_PIECES = 16
-SAMPLE_EACH = 8192
+SAMPLED_ELEMENTS_PER_PIECE = 8192
 POISON_BYTES = (0xFF, 0x4B)
 
 
@@ -66,14 +66,18 @@ def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
     for down, across in chosen:
         mask, a, b = w[down, across], c[down, across], r[down, across].double()
         at = mask.nonzero()
-        at = at[:: max(1, len(at) // SAMPLE_EACH)] if len(chosen) > 1 else at[: SAMPLE_EACH * SAMPLE_PIECES]
+        at = (
+            at[:: max(1, len(at) // SAMPLED_ELEMENTS_PER_PIECE)]
+            if len(chosen) > 1
+            else at[: SAMPLED_ELEMENTS_PER_PIECE * SAMPLE_PIECES]
+        )
         picked = a[at[:, 0], at[:, 1]]
         ones.append(_is_mostly_poison(picked))
         got.append(picked.double().cpu())
         want.append(b[at[:, 0], at[:, 1]].cpu())
         index.append(((at[:, 0] + down.start) * columns + at[:, 1] + across.start).cpu())
         size = b.abs().nan_to_num_(nan=0.0, posinf=0.0)
-        right.append(size[~mask].flatten()[:SAMPLE_EACH].cpu())
+        right.append(size[~mask].flatten()[:SAMPLED_ELEMENTS_PER_PIECE].cpu())
         squares, seen = squares + float(size.square().sum()), seen + size.numel()
     high = torch.cat(right)
     top = float(high.kthvalue(max(1, math.ceil(0.99 * high.numel()))).values) if high.numel() else math.nan
@@ -118,12 +122,12 @@ def worst_wrong_indices(candidate: Tensor, exact: Tensor, wrong: Tensor) -> list
     best: list[tuple[float, int]] = []
     for down, across in tiles(rows, columns, wrong.device.type):
         gap = distance(c[down, across], r[down, across]).masked_fill_(~w[down, across], -1.0)
-        top = gap.flatten().topk(min(WORST_SHOWN, gap.numel()))
+        top = gap.flatten().topk(min(MAX_WORST_SHOWN, gap.numel()))
         for value, place in zip(top.values.tolist(), top.indices.tolist(), strict=True):
             i, j = divmod(place, gap.shape[1])
             if value >= 0:
                 best.append((-value, (i + down.start) * columns + j + across.start))
-    return [_unravel(flat, tuple(wrong.shape)) for _, flat in sorted(best)[:WORST_SHOWN]]
+    return [_unravel(flat, tuple(wrong.shape)) for _, flat in sorted(best)[:MAX_WORST_SHOWN]]
 
 
 def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -20,9 +20,9 @@ ASSEMBLY_STAGE = {"cuda": "ptx", "hip": "amdgcn"}
 """What is shown, by backend."""
 STEP_SECONDS = 60.0
 """For tracing, and again for compiling."""
-MOST_TEXT_BYTES = 4 << 20
+MAX_TEXT_BYTES = 4 << 20
 """Bytes of one kernel's text that are read."""
-MOST_SPECIALISATIONS = 64
+MAX_SPECIALISATIONS = 64
 """Specialisations: an autotuned kernel may have hundreds."""
 
 
@@ -83,7 +83,7 @@ class Assembler:
             )
             say(f"compiling for {wanted.name}")
             stage = ASSEMBLY_STAGE[wanted.backend]
-            kernels = kernels_of(candidate.traced, [0])[:MOST_SPECIALISATIONS] if candidate.traced.traces else []
+            kernels = kernels_of(candidate.traced, [0])[:MAX_SPECIALISATIONS] if candidate.traced.traces else []
             compiled = Compiler(zygote).compile(
                 candidate.traced, kernels, wanted.name, source=source, seconds=STEP_SECONDS, texts=(stage,)
             )
@@ -92,7 +92,7 @@ class Assembler:
                 Listing(
                     name=clean_text(one.name, 200),
                     resources=one.resources,
-                    text=clean_text(one.texts[stage], MOST_TEXT_BYTES),
+                    text=clean_text(one.texts[stage], MAX_TEXT_BYTES),
                 )
                 for one in compiled.values()
                 if stage in one.texts

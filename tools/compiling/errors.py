@@ -17,10 +17,10 @@ from kernelwright.tools.compiling.text.kernel_text import FILE, TextFailed, file
 from kernelwright.tools.report import Fault, clean_text
 from kernelwright.tools.tracing.trace import Function
 
-MESSAGE_LENGTH = 600
+MAX_MESSAGE_CHARACTERS = 600
 """Characters of a message."""
-MOST_PLACES = 12
-_DIAGNOSTICS = 1 << 16
+MAX_PLACES = 12
+_MAX_DIAGNOSTIC_BYTES = 1 << 16
 """Bytes of what the compiler prints that are read."""
 _DIAGNOSTIC = re.compile(
     r'^(?:loc\(")?(?P<file>[^":\n]{1,300})"?:(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?: error: (?P<message>[^\n]*)',
@@ -29,7 +29,7 @@ _DIAGNOSTIC = re.compile(
 
 
 @dataclass
-class CompilerSays:
+class CapturedDiagnostics:
     """What was written to stderr, by C++ too."""
 
     text: str = ""
@@ -38,7 +38,7 @@ class CompilerSays:
 
 
 @contextlib.contextmanager
-def captured_errors(said: CompilerSays) -> Iterator[None]:
+def captured_errors(said: CapturedDiagnostics) -> Iterator[None]:
     """Keeps what is written to stderr inside, instead of its going there."""
     path, saved = said.path, os.dup(2)
     held = os.memfd_create("diagnostics") if path is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -47,7 +47,7 @@ def captured_errors(said: CompilerSays) -> Iterator[None]:
         yield
     finally:
         os.dup2(saved, 2)
-        said.text = os.pread(held, _DIAGNOSTICS, 0).decode("utf-8", "replace")
+        said.text = os.pread(held, _MAX_DIAGNOSTIC_BYTES, 0).decode("utf-8", "replace")
         os.close(saved)
         os.close(held)
 
@@ -72,13 +72,13 @@ def outcome_of(error: Exception, diagnostics: str, kernel: str, functions: Mappi
         for e in located(error)
         if str(e.src) in by_text
     ]
-    return _outcome(kernel, compile_message(error), tuple(places[:MOST_PLACES]), fault)
+    return _outcome(kernel, compile_message(error), tuple(places[:MAX_PLACES]), fault)
 
 
 def _outcome(kernel: str, message: str, places: tuple[Place, ...], fault: Fault, cheat: Any = None) -> CompileOutcome:
     line = clean_text(
-        f"kernel {kernel} does not compile: {clean_text(message.replace(chr(10), ' '), MESSAGE_LENGTH)}",
-        2 * MESSAGE_LENGTH,
+        f"kernel {kernel} does not compile: {clean_text(message.replace(chr(10), ' '), MAX_MESSAGE_CHARACTERS)}",
+        2 * MAX_MESSAGE_CHARACTERS,
     )
     return CompileOutcome(fault=fault, cheat=cheat, message=line, places=places)
 

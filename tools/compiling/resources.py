@@ -11,7 +11,7 @@ from kernelwright.tools.report import KernelResources, clean_text
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
 """Of a launch, reported beside the constexprs."""
-TENSOR_MEMORY = 512
+TENSOR_MEMORY_COLUMNS = 512
 """Columns of a multiprocessor's tensor memory (PTX ISA, tcgen05)."""
 
 
@@ -42,8 +42,8 @@ def why_too_large(made: Any, resources: KernelResources, target: Target) -> str:
     threads = metadata.num_warps * target.warp_size
     asked = (
         (int(metadata.shared or 0), target.shared_per_block, "bytes of shared memory"),
-        (int(getattr(metadata, "tmem_size", 0) or 0), TENSOR_MEMORY, "bytes of tensor memory"),
-        (threads, most_threads(resources.registers or 0, target), "threads"),
+        (int(getattr(metadata, "tmem_size", 0) or 0), TENSOR_MEMORY_COLUMNS, "bytes of tensor memory"),
+        (threads, max_threads(resources.registers or 0, target), "threads"),
     )
     over = next(((needed, limit, what) for needed, limit, what in asked if needed > limit), None)
     if over is None:
@@ -54,7 +54,7 @@ def why_too_large(made: Any, resources: KernelResources, target: Target) -> str:
     )
 
 
-def most_threads(registers: int, target: Target) -> int:
+def max_threads(registers: int, target: Target) -> int:
     """Threads of the largest block that the registers allow."""
     warps = target.threads_per_block // target.warp_size
     while registers and warps > 1 and not occupancy(registers, 0, warps, target)[0]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.tools.compiling.compiled import METADATA, TEXTS, CompileOutcome
-from kernelwright.tools.compiling.errors import CompilerSays, captured_errors, outcome_of
+from kernelwright.tools.compiling.errors import CapturedDiagnostics, captured_errors, outcome_of
 from kernelwright.tools.compiling.pretended_driver import PretendedDriver
 from kernelwright.tools.compiling.program_order import assembled_in_reverse
 from kernelwright.tools.compiling.resources import describe, why_too_large
@@ -39,7 +39,7 @@ The same for all, so that equal texts give equal binaries.
 """
 OUTPUT_FILE = "compiler_says"
 """The file in the process's folder that holds what the compiler printed last."""
-LONGEST_TEXT = 4 << 20
+MAX_TEXT_CHARACTERS = 4 << 20
 """Characters of one stage's text that are kept."""
 OPTIONS = frozenset({
     "allow_flush_denorm", "allowed_dot_input_precisions", "cluster_dims", "clc", "debug", "default_dot_input_precision",
@@ -86,7 +86,7 @@ def compile_kernel(
     texts: stages whose text is wanted, see `tools.compiling.compiled.TEXTS`. words: a file for what the compiler
     prints; None: memory.
     """
-    begun, said = time.monotonic(), CompilerSays(path=words)
+    begun, said = time.monotonic(), CapturedDiagnostics(path=words)
     try:
         source = _source(rebuilt, kernel)
         with captured_errors(said):
@@ -145,7 +145,7 @@ def _compile(source: Any, options: dict[str, Any], target: Target) -> Any:
 
 def _made(made: Any, target: Target, seconds: float, texts: Sequence[str]) -> CompileOutcome:
     resources = describe(made, target, seconds)
-    kept = {stage: made.asm[stage][:LONGEST_TEXT] for stage in texts if stage in TEXTS and stage in made.asm}
+    kept = {stage: made.asm[stage][:MAX_TEXT_CHARACTERS] for stage in texts if stage in TEXTS and stage in made.asm}
     if over := why_too_large(made, resources, target):
         return CompileOutcome(fault=Fault.RESOURCES, message=over, resources=resources, texts=kept)
     found = {name: getattr(made.metadata, name) for name in METADATA if hasattr(made.metadata, name)}

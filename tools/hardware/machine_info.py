@@ -176,7 +176,7 @@ def _is_admin() -> bool:
 
 def isolation_layers() -> tuple[Layer, ...]:
     """What the sandbox can put round a candidate on this host."""
-    from kernelwright.tools.sandbox.walls.isolation import available
+    from kernelwright.tools.sandbox.isolation.layers import available
 
     return tuple(Layer(name=str(name), available=ok, reason=reason) for name, ok, reason in available())
 

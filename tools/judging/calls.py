@@ -7,7 +7,7 @@ from typing import Any
 
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.forms_of_outputs import overlaps
-from kernelwright.tools.comparing.on_the_host import asked_with_room
+from kernelwright.tools.comparing.on_the_host import ask_with_host_memory
 from kernelwright.tools.judging.state import (
     buffers_of,
     listed_state,
@@ -138,11 +138,11 @@ class CandidateCalls:
         for place in self._places:
             place.memory.fill_(poison % NOISE) if self._buffers.device != "cpu" else place.tensor.fill_(0)
         self._synchronize()
-        self._buffers.leave_room()
+        self._buffers.give_back_unused_memory()
         which = "later" if self.trace.later is not None and not self.is_first else "first"
         self.is_first = False
         choices = shuffle if self.configuration is None else self.configuration
-        reply = asked_with_room(
+        reply = ask_with_host_memory(
             lambda: self._replayer.call(
                 self._tree, self._inputs, self._places, which=which, poison=poison, shuffle=shuffle, choices=choices,
                 launches=launches, seed=expected.rng, watch=watch,

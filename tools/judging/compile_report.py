@@ -14,9 +14,9 @@ from kernelwright.tools.report import CompileResult, Failure, Fault, KernelResou
 from kernelwright.tools.tracing.client import TracedCandidate
 from kernelwright.tools.tracing.trace import Choice, Form, Launch, Trace, Traced, all_steps
 
-MOST_OUTPUTS = 64
+MAX_OUTPUTS = 64
 """Whose forms a trace tells."""
-MOST_KERNELS = 48
+MAX_REPORTED_KERNELS = 48
 """Specialisations that are reported: a report stays under 64 KiB."""
 NO_KERNEL = "no Triton kernel is launched: forward returns without one"
 
@@ -62,7 +62,7 @@ def compile_result(
         if key in compiled and compiled[key].resources is not None
     ]
     return CompileResult(
-        target=target, failure=failure, kernels=tuple(resources[:MOST_KERNELS]),
+        target=target, failure=failure, kernels=tuple(resources[:MAX_REPORTED_KERNELS]),
         census=census_of(trace, candidate.traced),
         tensors="fake", mode="jit", notes=tuple(clean_text(n, 300) for n in notes[:20]), seconds=seconds,
     )  # fmt: skip
@@ -84,7 +84,7 @@ def find_wrong_form(trace: Trace, wanted: Sequence[TensorSpec]) -> Failure | Non
 
     None where they agree, or are not told.
     """
-    if not wanted or len(wanted) > len(trace.forms) == MOST_OUTPUTS:
+    if not wanted or len(wanted) > len(trace.forms) == MAX_OUTPUTS:
         return None
     if len(trace.forms) != len(wanted):
         message = f"forward returns {len(trace.forms)} values, the reference {len(wanted)}"

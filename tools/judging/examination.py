@@ -21,7 +21,7 @@ from kernelwright.tools.references.prepared_problem import Expected
 from kernelwright.tools.references.weights import require_visible_weights
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import Cheat, Check, Failed, Failure, Fault, OwnWork, clean_text
-from kernelwright.tools.tracing.alternatives import configuration_named, untaken
+from kernelwright.tools.tracing.alternatives import configuration_named, configurations_not_taken
 from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class Examination:
         """Own inputs, other weights, and as many distributions as `how` says. Raises Failed."""
         try:
             self._own_inputs(how)
-            shaken = self._checks.calls.has_weights
-            if shaken:
+            perturbed = self._checks.calls.has_weights
+            if perturbed:
                 self._other_weights()
             else:
                 expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1)
@@ -72,7 +72,7 @@ class Examination:
             asked = self._distributions() if how is Thoroughness.ALL else [(Draw.SIGNED, ())]
             self._checks.watched_draw = None  # the next draw may be of gigabytes, too
             for number, (draw, numbers) in enumerate(asked, 2):
-                self._distribution(draw, number, shaken, numbers)
+                self._distribution(draw, number, perturbed, numbers)
         finally:
             self._evidence.checks += self._checks.checks
 
@@ -97,14 +97,14 @@ class Examination:
         finally:
             self._evidence.checks += checks.checks
 
-    def _drawn(self, shaken: bool) -> Expected:
+    def _drawn(self, perturbed: bool) -> Expected:
         """Numbers of several magnitudes at every second size, if the reference is finite on them, else its own."""
         if self._size.index % 2:
             with contextlib.suppress(ProblemError):
-                drawn = self._judge.expected(self._problem, self._seed, Draw.SPECIAL, 0, shaken=shaken)
+                drawn = self._judge.expected(self._problem, self._seed, Draw.SPECIAL, 0, perturbed=perturbed)
                 if drawn.finite():
                     return drawn
-        return self._judge.expected(self._problem, self._seed, Draw.OWN, 0, shaken=shaken)
+        return self._judge.expected(self._problem, self._seed, Draw.OWN, 0, perturbed=perturbed)
 
     def _own_inputs(self, how: Thoroughness) -> None:
         """The problem's own inputs, twice. The draw is let go of on return: it may take gigabytes. Raises Failed."""
@@ -136,7 +136,7 @@ class Examination:
     def _other_weights(self) -> None:
         """Raises Failed."""
         self._progress("checking other weights")
-        expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1, shaken=True)
+        expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1, perturbed=True)
         if self._first_call_works_ahead and not self._checks.follows_the_weights(expected, self._shuffle(61)):
             raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=own_work.FOLDED_WEIGHTS))
         self._checks.calls.load_weights(expected.weights)
@@ -147,7 +147,7 @@ class Examination:
         every one (`at` another size). Raises Failed.
         """
         taken = () if at else (self._shuffle(0), self._shuffle(1))
-        left = untaken(own_work.steps_of(self._checks.trace), self._candidate.traced, taken)
+        left = configurations_not_taken(own_work.steps_of(self._checks.trace), self._candidate.traced, taken)
         for number in left:
             self._checks.calls.configuration = number
             try:
@@ -185,13 +185,15 @@ class Examination:
         self,
         draw: Draw,
         number: int,
-        shaken: bool,
+        perturbed: bool,
         numbers: tuple[float, ...],
         at: str = "",
     ) -> None:
         """at: where it is not the base size, as it is told. Raises Failed."""
         try:
-            expected = self._judge.expected(self._problem, self._seed, draw, number, shaken=shaken, numbers=numbers)
+            expected = self._judge.expected(
+                self._problem, self._seed, draw, number, perturbed=perturbed, numbers=numbers
+            )
         except ProblemError as error:
             self._evidence.notes.append(f"{draw}: not used, {error}")
             return

@@ -34,7 +34,7 @@ UNCHECKED = (
 
 MANY_CORES = (os.cpu_count() or 1) >= 8
 """Whether there are cores to spare for what is likely to be asked for."""
-MOST_GUESSES = 4
+MAX_GUESSED_KERNELS = 4
 """Kernels of one candidate that are compiled before it is known whether other sizes launch them."""
 
 
@@ -124,7 +124,7 @@ class Front:
     def _compile_guess(self, first: TracedCandidate, target: str, source: str, asked: Options) -> None:
         """What the other sizes will probably ask for, while they are being traced. A wrong guess costs a core."""
         traced = guess_for_other_sizes(first.traced, _own_kernels(first.traced))
-        if 0 < len(traced.kernels) <= MOST_GUESSES:
+        if 0 < len(traced.kernels) <= MAX_GUESSED_KERNELS:
             self._compiler.compile(traced, list(traced.kernels), target, source=source, seconds=asked.compile_seconds)
 
     def traced_at_own_size(self, problem: Problem, source: str, target: str, asked: Options) -> TracedCandidate:

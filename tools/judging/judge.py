@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from kernelwright.tools.hardware.gpus import Gpu
-from kernelwright.tools.hardware.room import wait_for_room
+from kernelwright.tools.hardware.memory_requests import wait_for_memory
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.profiling import Profiler
 from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
@@ -27,8 +27,8 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.references.kept_problems import (
-    KEPT_MEMORY_PARTS,
-    LARGE_DRAW_PARTS,
+    KEPT_MEMORY_DIVISOR,
+    LARGE_DRAW_DIVISOR,
     GpuMemory,
     KeptProblems,
     key_of,
@@ -61,9 +61,9 @@ COPIES_OF_A_CALL = 6
 """Room that is made beforehand for a problem on a GPU, in inputs, weights and outputs of one call: the judge's own and
 those that the candidate is given, with what the reference and the candidate compute on the way.
 """
-VERDICTS_A_SEED = 64
+VERDICTS_PER_SEED = 64
 """After so many verdicts on one problem its draws are made anew from another seed."""
-CPU_MARGIN = 4096
+CPU_MARGIN_BYTES = 4096
 """Bytes round shared tensors on a CPU, where every access of a kernel is checked by itself."""
 
 
@@ -90,10 +90,10 @@ class Judge:
         sharers: judges, of other processes too, that keep memory on this GPU, or on this CPU.
         """
         self.device, self._sharers, self._gpu = device, sharers, gpu
-        self._parts = KEPT_MEMORY_PARTS if sharers == 1 else 2 * KEPT_MEMORY_PARTS
+        self._parts = KEPT_MEMORY_DIVISOR if sharers == 1 else 2 * KEPT_MEMORY_DIVISOR
         """Others need room too, for problems of which one alone fills half of the memory."""
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
-        self.buffers = Buffers(device, CPU_MARGIN) if device == "cpu" else Buffers(device, keep=1 << 62)
+        self.buffers = Buffers(device, CPU_MARGIN_BYTES) if device == "cpu" else Buffers(device, keep=1 << 62)
         self.profiler = Profiler(device, gpu, sharers) if device != "cpu" else None
         self.memory = GpuMemory(device) if device != "cpu" else None
         self._kept = KeptProblems(self.memory, sharers)
@@ -105,7 +105,7 @@ class Judge:
         lower 16 choose its sizes.
         """
         epoch, used = self._seeds.get(problem.hash, (_secret(), 0))
-        if used >= VERDICTS_A_SEED:
+        if used >= VERDICTS_PER_SEED:
             epoch, used = _secret(), 0
         self._seeds[problem.hash] = (epoch, used + 1)
         return (epoch << 16) | int.from_bytes(os.urandom(2), "little")
@@ -128,7 +128,7 @@ class Judge:
         return made
 
     def expected(
-        self, problem: Problem, seed: int, draw: Draw, number: int, *, shaken: bool = False,
+        self, problem: Problem, seed: int, draw: Draw, number: int, *, perturbed: bool = False,
         numbers: tuple[float, ...] = (),
     ) -> Expected:  # fmt: skip
         """A draw of the problem and what should come of it: the same for every candidate of one seed.
@@ -136,11 +136,11 @@ class Judge:
         numbers: of the draw `named`.
         """
         prepared = self.prepared(problem, seed)
-        key = (key_of(problem, seed), draw, number, shaken, numbers)
+        key = (key_of(problem, seed), draw, number, perturbed, numbers)
         if (known := self._kept.find_draw(key)) is not None:
             return known
         seconds = prepared.exact_seconds
-        model = self._shaken(problem, prepared, seed) if shaken else None
+        model = self._perturbed_outputs(problem, prepared, seed) if perturbed else None
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
         made = expect(prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact, numbers=numbers)
         self._kept.keep_draw(key, made)
@@ -156,11 +156,11 @@ class Judge:
         """Bytes of the models, draws and expected outputs that are kept on a CPU for the next candidate."""
         return self._kept.nbytes
 
-    def _shaken(self, problem: Problem, prepared: PreparedProblem, seed: int) -> Any:
-        if prepared.shaken is None:
-            prepared.shaken = perturbed_model(prepared, (seed >> 16) + 1)
-            self._kept.count_weights(key_of(problem, seed), prepared.shaken)
-        return prepared.shaken
+    def _perturbed_outputs(self, problem: Problem, prepared: PreparedProblem, seed: int) -> Any:
+        if prepared.perturbed is None:
+            prepared.perturbed = perturbed_model(prepared, (seed >> 16) + 1)
+            self._kept.count_weights(key_of(problem, seed), prepared.perturbed)
+        return prepared.perturbed
 
     # -------------------------------------------------------------- a verdict
     def judge(
@@ -172,11 +172,13 @@ class Judge:
         Never raises for what a candidate does; raises ProblemError where the reference fails at its base size, or is
         random and its numbers differ from the candidate's.
         """
-        return self._with_room(
+        return self._retried_with_memory(
             base.problem, lambda: self._once(candidate, base, others, seed, rules, binaries, progress)
         )
 
-    def _with_room(self, problem: Problem, attempt: Callable[[], T], also: Callable[[Exception], bool] = _never) -> T:
+    def _retried_with_memory(
+        self, problem: Problem, attempt: Callable[[], T], also: Callable[[Exception], bool] = _never
+    ) -> T:
         """The attempt's answer on this device; made once more, with all that is kept given back, where it found no
         memory.
 
@@ -184,7 +186,7 @@ class Judge:
         """
         with self._here():
             try:
-                self._make_room(problem)
+                self._free_memory_for(problem)
                 return attempt()
             except Exception as error:
                 clear_traceback(error)
@@ -236,7 +238,7 @@ class Judge:
                 self.buffers.release()
                 self._trim()
 
-        return self._with_room(base.problem, profiled, _without_memory)
+        return self._retried_with_memory(base.problem, profiled, _without_memory)
 
     def trial(
         self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
@@ -245,7 +247,7 @@ class Judge:
 
         Raises DoesNotFit, and InfrastructureError where another program is at work on this GPU.
         """
-        return self._with_room(base.problem, lambda: self._tried(candidate, base, seed, binaries, calls))
+        return self._retried_with_memory(base.problem, lambda: self._tried(candidate, base, seed, binaries, calls))
 
     def _tried(
         self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
@@ -282,16 +284,16 @@ class Judge:
             self.unmap()
             self.buffers.trim(whole // self._parts // 2)
         if self._sharers > 1:
-            self.leave_room()
+            self.give_back_unused_memory()
 
-    def leave_room(self) -> None:
+    def give_back_unused_memory(self) -> None:
         """The replayer shares the GPU with what torch keeps here for later: where that is much, it is given back
         first.
         """
-        if self.memory is not None and self.memory.unused() > self.memory.total() // LARGE_DRAW_PARTS:
+        if self.memory is not None and self.memory.unused() > self.memory.total() // LARGE_DRAW_DIVISOR:
             self.memory.give_back_unused()
 
-    def _make_room(self, problem: Problem) -> None:
+    def _free_memory_for(self, problem: Problem) -> None:
         """What is kept of other problems is let go of, that which was used longest ago first, until one that fills much
         of the memory may find enough.
         """
@@ -299,7 +301,7 @@ class Judge:
             return
         spec = input_spec(problem, as_it_is=True)
         needed = COPIES_OF_A_CALL * (spec.bytes + spec.output_bytes)
-        if needed <= self.memory.total() // LARGE_DRAW_PARTS or needed <= self.memory.free():
+        if needed <= self.memory.total() // LARGE_DRAW_DIVISOR or needed <= self.memory.free():
             return
         self.unmap()
         self.buffers.trim()
@@ -312,9 +314,9 @@ class Judge:
     def _ask_others(self, problem: Problem, gpu: Gpu, needed: int) -> None:
         """Asks the other judges of this GPU for memory, unless they may be at work beside this problem."""
         if not fits_beside_others(problem, gpu):
-            wait_for_room(gpu.uuid, needed, self._sharers - 1)
+            wait_for_memory(gpu.uuid, needed, self._sharers - 1)
 
-    def give_room(self, needed: int) -> None:
+    def give_memory(self, needed: int) -> None:
         """Lets go of what is kept until so many bytes of the GPU are free, of what was used last, too. For a judge that
         is not at work.
         """
@@ -336,7 +338,7 @@ class Judge:
         if self.memory is None:
             return False
         kept = self.memory.reserved() + self.buffers.waiting
-        return kept > self.memory.total() // LARGE_DRAW_PARTS
+        return kept > self.memory.total() // LARGE_DRAW_DIVISOR
 
     def unmap(self) -> None:
         """Has the replayer's process unmap all that it has of this judge's memory; its trace is closed."""

@@ -30,8 +30,8 @@ MOVING_OPERATORS = frozenset(
     {"flip", "index", "index_select", "roll", "rot90", "tril", "triu", "gather", "take", "slice_scatter"}
 )
 """Operators that count as computing in forward and only move weights here."""
-FOLLOWS = "which weights that are loaded later do not follow"
-MOST_NAMED = 4
+WEIGHTS_NOT_FOLLOWED = "which weights that are loaded later do not follow"
+MAX_NAMED_OPERATORS = 4
 """Operators that a message names."""
 
 FOLDED_WEIGHTS = (
@@ -173,7 +173,7 @@ def require_no_work_on_weights(trace: Trace, reloaded: bool | None, bound: Colle
     else:
         told = product_of_draws(trace, loaded, _computes)
     if told:
-        message = clean_text(f"its constructor works out {told} from the weights, {FOLLOWS}", 300)
+        message = clean_text(f"its constructor works out {told} from the weights, {WEIGHTS_NOT_FOLLOWED}", 300)
         raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=message))
 
 
@@ -322,7 +322,7 @@ def list_most_frequent(counts: dict[str, int]) -> str:
     """The most frequent of them, for people."""
     return ", ".join(
         f"{name.removeprefix('aten.')} x{count}"
-        for name, count in sorted(counts.items(), key=lambda kv: -kv[1])[:MOST_NAMED]
+        for name, count in sorted(counts.items(), key=lambda kv: -kv[1])[:MAX_NAMED_OPERATORS]
     )
 
 

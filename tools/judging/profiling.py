@@ -129,13 +129,13 @@ class Profiler:
         set_up_ms = judge.replayer.set_up() * 1e3
         checks.check(timed.expected[0], POISON_BYTES[0], 1, name="timed")
         timed.put_inputs_back(prepared.mutated)
-        judge.leave_room()
+        judge.give_back_unused_memory()
         places = checks.calls.places
         choices = self.choices(judge, checks, timed)
 
         def compare(index: int) -> None:
             checks.compare(checks.calls.outputs_in_place(timed.expected[index]), timed.expected[index], "timed")
-            judge.leave_room()  # what follows is timed in the candidate's process
+            judge.give_back_unused_memory()  # what follows is timed in the candidate's process
 
         found = self.clock.measure(
             judge.replayer, timed.clock, timed.sets, choices=choices, places=places, compare=compare,
@@ -164,7 +164,7 @@ class Profiler:
         if key not in self._timed:
             first = judge.expected(problem, seed, Draw.OWN, 0)
             nbytes = nbytes_of(first)
-            self._make_room(judge, nbytes)
+            self._free_memory_for(judge, nbytes)
             count = self.clock.sets_for(nbytes)
             expected = [first, *(judge.expected(problem, seed, Draw.OWN, 1) for _ in range(count - 1))]
             buffers = Buffers(self.device)
@@ -181,7 +181,7 @@ class Profiler:
         self._timed.move_to_end(key)
         return self._timed[key]
 
-    def _make_room(self, judge: Judge, nbytes: int) -> None:
+    def _free_memory_for(self, judge: Judge, nbytes: int) -> None:
         """Lets go of references that were timed longest ago.
 
         The replayer's process, which has their inputs mapped, unmaps them first.

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from kernelwright.tools.comparing.bits import Remembered, same_bits
+from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
 from kernelwright.tools.comparing.by_draw import measure_by_draw
 from kernelwright.tools.comparing.choices.other_choices import expected_of_other_choices
 from kernelwright.tools.comparing.comparison import ComparedOutput, failure_of, is_right
-from kernelwright.tools.comparing.on_the_host import with_room
+from kernelwright.tools.comparing.on_the_host import with_host_memory
 from kernelwright.tools.comparing.perturbed_outputs import may_move, outputs_of_perturbed_inputs
 from kernelwright.tools.judging.calls import MARGIN_BYTE, CandidateCalls
 from kernelwright.tools.judging.output_forms import check_form
@@ -41,7 +41,7 @@ POISON_BYTES = (0xFF, 0x4B)
 """NaN in every floating type, and a large finite number."""
 POISONS = (POISON_BYTES[0], 0, POISON_BYTES[1], NOISE)
 """Those, and what fresh memory may hold besides: zeros, and ordinary numbers."""
-OTHER_ORDERS = (1, 2)
+OTHER_SHUFFLES = (1, 2)
 """Added to a call's seed, where a wrong answer is asked for once more."""
 NUMERIC_FAULTS = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)
 
@@ -161,15 +161,15 @@ class SizeChecks:
         the reference moves by, and by how much they are off in tf32.
         """
         needed = partial(tensors_of_run, expected)
-        perturbed = partial(outputs_of_perturbed_inputs, self.prepared, expected)
-        moved = cache(lambda: with_room(perturbed, lambda: expected.eager, needed))
+        compute_moved = partial(outputs_of_perturbed_inputs, self.prepared, expected)
+        moved = cache(lambda: with_host_memory(compute_moved, lambda: expected.eager, needed))
         run = partial(run_on, self.prepared, expected, expected.weights, expected.inputs)
         in_tf32 = partial(errors_of_tf32_convolutions, run, expected.exact)
 
         def idle() -> list[Any]:
             return [*expected.eager, *(moved() if moved.cache_info().currsize else ())]
 
-        return moved, cache(lambda: with_room(in_tf32, idle, needed))
+        return moved, cache(lambda: with_host_memory(in_tf32, idle, needed))
 
     def _diagnosed(self, failure: Failure, reply: Reply, expected: Expected, shuffle: int) -> Failure:
         """Why an answer is wrong: kernels that read beyond their tensors, or programs whose order decides."""
@@ -180,7 +180,7 @@ class SizeChecks:
             return Failure(fault=Fault.OUT_OF_BOUNDS, message=message, mismatch=failure.mismatch)
         kept = self.calls.configuration
         self.calls.configuration = shuffle if kept is None else kept  # it may be wrong in every order
-        other_order = any(self._right_in_another_order(expected, shuffle + other) for other in OTHER_ORDERS)
+        other_order = any(self._right_in_another_order(expected, shuffle + other) for other in OTHER_SHUFFLES)
         self.calls.configuration = kept
         if not other_order:
             return failure
@@ -203,7 +203,7 @@ class SizeChecks:
 
         watch: as in `check`. Gives whether they agree bit for bit. Raises Failed.
         """
-        kept = [None if o is None else Remembered(o) for o in outputs]
+        kept = [None if o is None else RememberedTensor(o) for o in outputs]
         try:
             second = self.check(expected, POISON_BYTES[1], shuffle, name="own, again", watch=watch)
         except Failed as failed:

@@ -11,16 +11,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.hardware.lease import gpu_lease
-from kernelwright.tools.hardware.room import answer_for_room, room_wanted
+from kernelwright.tools.hardware.memory_requests import answer_memory_request, requested_memory
 from kernelwright.tools.judging.options import Lane
 from kernelwright.tools.problem import Problem
 
 if TYPE_CHECKING:
     from kernelwright.tools.hardware.gpus import Gpu
 
-SHARED_PARTS = 64
+SHARED_MEMORY_DIVISOR = 64
 """Inputs and weights of up to this part of a GPU's memory are judged beside other processes."""
-LOOKING_SECONDS = 0.02
+POLL_SECONDS = 0.02
 """Between two looks at whether another process asks for memory."""
 
 
@@ -38,7 +38,7 @@ class Turns:
         self._memory_lock = threading.Lock()
         """Held by the verdict of this process that is at work on the GPU, not by one that waits for its turn."""
         self._waited = _WaitedSeconds()
-        self._giver: RoomGiver | None = None
+        self._giver: MemoryGiver | None = None
 
     @property
     def waited(self) -> float:
@@ -49,7 +49,7 @@ class Turns:
         """This thread begins a verdict."""
         self._waited.seconds = 0.0
 
-    def leaves_room(self, problem: Problem) -> bool:
+    def fits_beside_others(self, problem: Problem) -> bool:
         """Whether other processes may judge on the GPU beside this problem.
 
         What a verdict needs is many times its inputs and weights.
@@ -79,13 +79,13 @@ class Turns:
         with self._gpu_lock, gpu_lease(gpu.uuid if gpu else "", seconds, say, shared=shared), self._memory_lock:
             yield
 
-    def give_room_by(self, give: Callable[[int], None], sharers: int) -> None:
+    def give_memory_by(self, give: Callable[[int], None], sharers: int) -> None:
         """From now on, where no verdict of this process is at work, `give` is told how many bytes another process asks
         for that is alone on the GPU. sharers: judges on it; one has nobody to give to.
         """
         gpu = self._gpu()
         if gpu is not None and sharers > 1:
-            self._giver = RoomGiver(gpu.uuid, self._memory_lock, give)
+            self._giver = MemoryGiver(gpu.uuid, self._memory_lock, give)
 
     def close(self) -> None:
         """Nothing is given any more."""
@@ -93,7 +93,7 @@ class Turns:
             self._giver.close()
 
 
-class RoomGiver:
+class MemoryGiver:
     """A thread that looks many times a second whether another process asks for memory."""
 
     def __init__(self, gpu: str, lock: threading.Lock, give: Callable[[int], None]) -> None:
@@ -102,19 +102,19 @@ class RoomGiver:
         """
         self._gpu, self._lock, self._give = gpu, lock, give
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="room", daemon=True)
+        self._thread = threading.Thread(target=self._look, name="memory-requests", daemon=True)
         self._thread.start()
 
     def _look(self) -> None:
         answered = 0
-        while not self._closed.wait(LOOKING_SECONDS):
-            wanted = room_wanted(self._gpu)
+        while not self._closed.wait(POLL_SECONDS):
+            wanted = requested_memory(self._gpu)
             if wanted and wanted.number != answered and self._lock.acquire(blocking=False):
                 try:
                     self._give(wanted.needed)
                 finally:
                     self._lock.release()
-                answer_for_room(self._gpu)
+                answer_memory_request(self._gpu)
                 answered = wanted.number
 
     def close(self) -> None:
@@ -128,4 +128,4 @@ def fits_beside_others(problem: Problem, gpu: Gpu) -> bool:
     from kernelwright.tools.references.input_spec import input_spec
 
     memory = gpu.memory_bytes
-    return memory is not None and input_spec(problem, as_it_is=True).bytes * SHARED_PARTS <= memory
+    return memory is not None and input_spec(problem, as_it_is=True).bytes * SHARED_MEMORY_DIVISOR <= memory

@@ -127,7 +127,7 @@ class Verdict:
 
     def _open(self, prepared: PreparedProblem, index: int) -> SizeChecks:
         if index == 0:  # the largest; asking torch's allocator takes more than a call at a small size
-            self._judge.leave_room()
+            self._judge.give_back_unused_memory()
         checks = SizeChecks(
             prepared,
             self._candidate.traced,

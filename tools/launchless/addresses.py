@@ -21,14 +21,14 @@ _ATOMIC = (
     "atomic_or",
     "atomic_xor",
 )
-MEMORY = frozenset({"load", "store", "make_block_ptr", "make_tensor_descriptor", *_ATOMIC})
-WHOLE_ATOMICS = frozenset({"atomic_cas", "atomic_xchg", "atomic_and", "atomic_or", "atomic_xor"})
-RANGES = frozenset({"range", "static_range", "arange", "cdiv", "program_id"})
-THROUGH = frozenset(
+MEMORY_FUNCTIONS = frozenset({"load", "store", "make_block_ptr", "make_tensor_descriptor", *_ATOMIC})
+INTEGER_ATOMICS = frozenset({"atomic_cas", "atomic_xchg", "atomic_and", "atomic_or", "atomic_xor"})
+RANGE_FUNCTIONS = frozenset({"range", "static_range", "arange", "cdiv", "program_id"})
+ADDRESS_PRESERVING_FUNCTIONS = frozenset(
     {"multiple_of", "max_contiguous", "max_constancy", "broadcast_to", "advance", "cast", "make_block_ptr"}
 )
 """Functions whose first argument is an address where their result is one."""
-MOST_STEPS = 100_000
+MAX_STEPS = 100_000
 _NUMBER = re.compile(r"stride|^n_|^num|numel|size|len|offset|idx|index|seed|eps|dim$|_n$|rows?$|cols?$", re.IGNORECASE)
 _POINTER = re.compile(r"ptr|pointer", re.IGNORECASE)
 _WHOLE = (ast.Mod, ast.FloorDiv, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
@@ -118,7 +118,7 @@ class ModuleFunction:
 
     def _address(self, call: ast.Call) -> ast.expr | None:
         function = call.func
-        if not isinstance(function, ast.Attribute) or function.attr not in MEMORY:
+        if not isinstance(function, ast.Attribute) or function.attr not in MEMORY_FUNCTIONS:
             return None
         if isinstance(function.value, ast.Name) and function.value.id in {*self.parameters, *self._given}:
             return None
@@ -144,7 +144,7 @@ class ModuleFunction:
         Nothing once it has taken too long: a text may be made to be slow.
         """
         self._steps += 1
-        if self._steps > MOST_STEPS:
+        if self._steps > MAX_STEPS:
             return set()
         if isinstance(address, ast.Name):
             return self._name_begins(address.id, inside, strict)
@@ -169,7 +169,7 @@ class ModuleFunction:
             return set()
         if call.func.attr == "where":
             return set().union(*(self._begins(a, inside, strict) for a in call.args[1:]))
-        if call.func.attr in THROUGH:
+        if call.func.attr in ADDRESS_PRESERVING_FUNCTIONS:
             named = [k.value for k in call.keywords if k.arg == "base"]
             return set().union(*(self._begins(a, inside, strict) for a in (call.args or named)[:1]))
         return self._begins(call.func.value, inside, strict) if call.func.attr == "to" else set()
@@ -188,7 +188,7 @@ class ModuleFunction:
                 found |= _direct(node.left, node.right)
             elif isinstance(node, ast.Compare) and not isinstance(node.ops[0], ast.Is | ast.IsNot):
                 found |= _direct(node.left, *node.comparators)
-            elif isinstance(node, ast.Call) and _called(node) in RANGES:
+            elif isinstance(node, ast.Call) and _called(node) in RANGE_FUNCTIONS:
                 found |= _direct(*node.args)
         return found
 
@@ -217,10 +217,10 @@ class ModuleFunction:
             found = found.union(*(self._names_in(v) for v in self._changes(pointer)))
         found = found.union(*(self._names_in(address) for address in self._addresses))
         for call, address in self._accesses:
-            if _called(call) in WHOLE_ATOMICS:
+            if _called(call) in INTEGER_ATOMICS:
                 found |= {f"*{p}" for p in self.base(address)}
         for node in ast.walk(self._node):
-            if isinstance(node, ast.Call) and _called(node) in RANGES:
+            if isinstance(node, ast.Call) and _called(node) in RANGE_FUNCTIONS:
                 found = found.union(*(self._names_in(a) for a in node.args))
             elif isinstance(node, ast.BinOp) and isinstance(node.op, _WHOLE):
                 found |= self._names_in(node.left) | self._names_in(node.right)

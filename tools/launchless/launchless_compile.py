@@ -20,7 +20,7 @@ from kernelwright.tools.sandbox import BadMessage, ProcessDied, ProcessTimedOut,
 
 SERVICE_ENTRY = "kernelwright.tools.launchless.service:serve"
 ANY_SIGNATURE = "any signature"
-MOST_MESSAGES = 5_000
+MAX_MESSAGES = 5_000
 
 
 class LaunchlessCompilation(Value):
@@ -104,7 +104,7 @@ def _compile_in_process(
     end = time.monotonic() + seconds
     with zygote.start(SERVICE_ENTRY, payload) as process:
         try:
-            for _ in range(MOST_MESSAGES):
+            for _ in range(MAX_MESSAGES):
                 message = process.receive(max(end - time.monotonic(), 0.01))
                 if "done" in message:
                     break

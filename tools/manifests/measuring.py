@@ -12,7 +12,7 @@ from kernelwright.tools.comparing.comparison import measure
 from kernelwright.tools.manifests.manifest import KB_FP32, KB_HALF, Manifest, Passing
 from kernelwright.tools.manifests.wrong_answers import Answer, Trial, answers, make_trial
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.input_distributions import Draw, shake_weights
+from kernelwright.tools.references.input_distributions import Draw, perturb_weights
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.timing.roofline import Structure, Work, count, structure_of
 
@@ -130,7 +130,7 @@ def _other_trials(reference: Reference, first: Trial) -> Iterator[Callable[[], T
     moved = first.model
     if any(p.numel() for p in first.model.parameters()):
         moved = reference.model(MEASURING_SEED)
-        shake_weights(moved, MEASURING_SEED)
+        perturb_weights(moved, MEASURING_SEED)
         yield lambda: make_trial(reference, moved, MEASURING_SEED + 3)
     for number, draw in enumerate(OTHER_DRAWS):
         yield functools.partial(make_trial, reference, moved, MEASURING_SEED + 4 + number, draw)

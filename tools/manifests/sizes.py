@@ -9,14 +9,14 @@ import ast
 from kernelwright.tools.problem import Problem, ProblemError, module_integers, parse
 from kernelwright.tools.timing.roofline import Work, count
 
-WISHED_COST_OF_BATCH = (48 << 20, 1 << 30)
+BATCH_COST_GOAL = (48 << 20, 1 << 30)
 """Bytes and operations of one call to which the batch is made smaller."""
 MAX_COST = (256 << 20, 12 << 30)
 """To which the widths are made smaller too."""
 MAX_COST_WHEN_PATIENT = (5 << 30, 256 << 30)
 """What is measured all the same where somebody waits: minutes a problem."""
-SMALLEST_BATCH = 2
-SMALLEST_WIDTH = 64
+MIN_BATCH = 2
+MIN_WIDTH = 64
 
 
 def fitting_sizes(problem: Problem, patient: bool = False) -> dict[str, int]:
@@ -29,7 +29,7 @@ def fitting_sizes(problem: Problem, patient: bool = False) -> dict[str, int]:
     sizes: dict[str, int] = {}
     integers = module_integers(problem.source)
     for name in _order(problem, integers):
-        floor, limit = (SMALLEST_BATCH, WISHED_COST_OF_BATCH) if "batch" in name else (SMALLEST_WIDTH, MAX_COST)
+        floor, limit = (MIN_BATCH, BATCH_COST_GOAL) if "batch" in name else (MIN_WIDTH, MAX_COST)
         while (work := _work(problem.with_sizes(sizes))) is not None and not _fits(work, limit):
             value = sizes.get(name, integers[name])
             smaller = _work(problem.with_sizes({**sizes, name: max(floor, value // 2)}))
@@ -63,7 +63,7 @@ def _work(problem: Problem) -> Work | None:
 def _order(problem: Problem, integers: dict[str, int]) -> list[str]:
     """Batch sizes, then what the model is not built with, then the rest; the largest first."""
     built = _names_in(problem, "get_init_inputs")
-    large = [n for n, v in integers.items() if v > SMALLEST_BATCH]
+    large = [n for n, v in integers.items() if v > MIN_BATCH]
     return sorted(large, key=lambda n: ("batch" not in n, n in built, -integers[n]))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.tools.comparing.comparison import is_all_close, is_right
-from kernelwright.tools.comparing.tolerance import shake
+from kernelwright.tools.comparing.tolerance import perturb
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.input_distributions import Draw, apply
 from kernelwright.tools.references.reference import Reference, double, doubled
@@ -56,7 +56,7 @@ UNDROPPABLE = frozenset(
     ]
 )
 """Calls without which nothing is computed otherwise."""
-MOST_DROPPED = 64
+MAX_DROPPED_CALLS = 64
 
 
 @dataclass
@@ -85,9 +85,9 @@ class Trial:
             given = [v.clone() if isinstance(v, torch.Tensor) else v for v in given]
         return self.reference.run(model or self.model, given, self.rng)
 
-    def shaken(self) -> list[Any]:
+    def perturbed(self) -> list[Any]:
         """The reference's outputs for inputs that differ by about a rounding."""
-        return self.again(inputs=shake(self.inputs, self.rng))
+        return self.again(inputs=perturb(self.inputs, self.rng))
 
     @property
     def finite(self) -> bool:
@@ -110,8 +110,8 @@ class Trial:
             return True
         if self.draw == Draw.OWN:
             return False
-        shaken = self.shaken()
-        return all(is_right(a, e, x, s, self.depth) for (a, e), x, s in zip(pairs, exact, shaken, strict=True))
+        perturbed = self.perturbed()
+        return all(is_right(a, e, x, s, self.depth) for (a, e), x, s in zip(pairs, exact, perturbed, strict=True))
 
 
 def make_trial(reference: Reference, model: Any, seed: int, draw: Draw = Draw.OWN) -> Trial:
@@ -221,7 +221,7 @@ def find_droppable_calls(trial: Trial) -> dict[str, int]:
     state = {id(b) for b in trial.model.buffers()}
     with _watch_calls(None, found, state):
         trial.again()
-    step = -(-len(found) // MOST_DROPPED) if found else 1
+    step = -(-len(found) // MAX_DROPPED_CALLS) if found else 1
     return dict(list(found.items())[::step])
 
 

@@ -23,7 +23,7 @@ from kernelwright.tools.references.seeds import seeded
 from kernelwright.tools.references.torch_settings import KeptSettings
 from kernelwright.tools.report import Value
 
-MOST_OPERATOR_CALLS = 2_500
+MAX_OPERATOR_CALLS = 2_500
 """aten calls of one dry run: about half a second of a CPU. An LSTM over 512 steps has 60,000."""
 
 _NUMBERS = itertools.count()
@@ -56,7 +56,7 @@ class DryRunFailed(Exception):
         """aten calls until then."""
 
 
-def weigh(problem: Problem, most_ops: int = MOST_OPERATOR_CALLS) -> Weight:
+def weigh(problem: Problem, most_ops: int = MAX_OPERATOR_CALLS) -> Weight:
     """Runs the reference on meta tensors. Raises DryRunFailed."""
     counted = _counter()(most_ops)
     try:

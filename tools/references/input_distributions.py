@@ -62,15 +62,15 @@ class Draw(StrEnum):
 
 
 WHOLE = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
-NEAR = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0**-6, -(2.0**-6), 0.25, -0.25)
+RELATIVE_OFFSETS = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0**-6, -(2.0**-6), 0.25, -0.25)
 """How far from a named number values lie, as shares of it."""
 NEAREST = 6
 """So many of them stand for how far two values that meet are apart."""
-MOST_MEETINGS = 8
+MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
 WITH_INFINITIES = (Draw.INFINITE, Draw.NAMED)
 """Compared only where the answer is a number or an infinity."""
-FEWEST_WITH_INFINITIES, MOST_WITHOUT_ONE = 64, 1 << 14
+MIN_ELEMENTS_FOR_INFINITIES, MAX_ELEMENTS_WITH_ONE_INFINITY = 64, 1 << 14
 """Elements of a tensor: fewer need hold no infinity, and more hold both by themselves."""
 
 
@@ -102,7 +102,7 @@ def pairs(tensors: list[Any]) -> list[tuple[Any, Any]]:
     for tensor in floating:
         forms.setdefault((tuple(tensor.shape), tensor.dtype), []).append(tensor)
     alike = [pair for form in forms.values() for pair in itertools.pairwise(form)]
-    return alike + [(row, t) for t in floating for row in floating if _is_row_of(row, t)][:MOST_MEETINGS]
+    return alike + [(row, t) for t in floating for row in floating if _is_row_of(row, t)][:MAX_MEETING_PAIRS]
 
 
 def _is_row_of(row: Any, tensor: Any) -> bool:
@@ -119,7 +119,7 @@ def _meet(tensors: list[Any]) -> None:
             continue
         h = _hash(first if first.shape == second.shape else second)
         both = (first != 0) & (second != 0)
-        near = torch.tensor(NEAR, dtype=first.dtype, device=first.device)[((h >> 8) % NEAREST).long()]
+        near = torch.tensor(RELATIVE_OFFSETS, dtype=first.dtype, device=first.device)[((h >> 8) % NEAREST).long()]
         second.copy_(torch.where(both & ((h >> 3) % 16 == 0), first * (1 + near), second))
         second.copy_(torch.where(both & ((h >> 3) % 16 == 1), -first, second))
 
@@ -142,7 +142,9 @@ def _name(tensor: Any, numbers: Sequence[float]) -> None:
     if not fitting:
         return
     size = torch.tensor(fitting, dtype=tensor.dtype, device=tensor.device)[row % len(fitting)]
-    near = torch.tensor(NEAR, dtype=tensor.dtype, device=tensor.device)[((h >> 6) % len(NEAR)).long()]
+    near = torch.tensor(RELATIVE_OFFSETS, dtype=tensor.dtype, device=tensor.device)[
+        ((h >> 6) % len(RELATIVE_OFFSETS)).long()
+    ]
     value = size * (1 + near) * _sign(h >> 4)
     tensor.copy_(torch.where((h % 3 == 0) & (tensor != 0), value, tensor))
 
@@ -190,7 +192,7 @@ def _map(tensor: Any, draw: Draw) -> None:
     if flat is None:
         tensor.copy_(_mapped(tensor.contiguous(), _MAPS[draw]))
     _map_flat(flat, draw)
-    if draw is Draw.INFINITE and FEWEST_WITH_INFINITIES <= tensor.numel() < MOST_WITHOUT_ONE:
+    if draw is Draw.INFINITE and MIN_ELEMENTS_FOR_INFINITIES <= tensor.numel() < MAX_ELEMENTS_WITH_ONE_INFINITY:
         _both_infinities(tensor)
     if draw is Draw.ZERO_ROWS and tensor.dim() and not _symmetric(tensor):
         rows = flat.view(-1, tensor.shape[-1]) if flat is not None else tensor.movedim(0, 0)
@@ -343,7 +345,7 @@ def keep_edges(inputs: list[Any], before: list[Any]) -> None:
                     new[..., edge, :] = old[..., edge, :]
 
 
-def shake_weights(model: Any, seed: int) -> None:
+def perturb_weights(model: Any, seed: int) -> None:
     """Moves every floating parameter, and the running statistics of normalisations, away from where their
     initialisation left them: a scale of ones and a bias of zeros would hide that they are ignored.
     """

@@ -171,12 +171,17 @@ def _tensor(tensor: Any, ranges: _Ranges, real: bool) -> dict[str, Any]:
     if not tensor.is_floating_point() and not tensor.is_complex() and found["dtype"] != "bool":
         low, high = (int(tensor.min()), int(tensor.max()) + 1) if real and tensor.numel() else ranges.of(tensor)
         found |= {"low": low, "high": high}
-    if real and tensor.numel() <= MOST_VALUES and not tensor.is_complex() and bool(widened(tensor).isfinite().all()):
+    if (
+        real
+        and tensor.numel() <= MAX_INPUT_VALUES
+        and not tensor.is_complex()
+        and bool(widened(tensor).isfinite().all())
+    ):
         found["values"] = tensor.flatten().tolist()
     return found
 
 
-MOST_VALUES = 1024
+MAX_INPUT_VALUES = 1024
 """Numbers of one input that go with a problem whose host code reads values: it may want them positive, or a matrix
 that can be solved.
 """

@@ -15,9 +15,9 @@ KEPT_PROBLEMS = 400
 """Problems at one size each that are kept, the last used ones."""
 KEPT_BYTES_ON_CPU = 1 << 30
 """Of models, draws and expected outputs that all judges of one machine keep together on a CPU."""
-KEPT_MEMORY_PARTS = 8
+KEPT_MEMORY_DIVISOR = 8
 """Draws, and models, are kept up to this part of a GPU's memory, each."""
-LARGE_DRAW_PARTS = 64
+LARGE_DRAW_DIVISOR = 64
 """A draw that takes more than this part of a GPU's memory is made again for every candidate."""
 
 Key = tuple[str, str]
@@ -116,7 +116,7 @@ class KeptProblems:
     def keep_draw(self, key: DrawKey, made: Expected) -> None:
         """A draw of a problem that is kept; one that is large on a GPU is not."""
         nbytes = nbytes_of(made)
-        if self._memory is not None and nbytes > self._own_part(self._memory) // LARGE_DRAW_PARTS:
+        if self._memory is not None and nbytes > self._own_part(self._memory) // LARGE_DRAW_DIVISOR:
             return
         self._draws[key], self._drawn[key] = made, nbytes
         self._keep_within_bounds()
@@ -138,7 +138,7 @@ class KeptProblems:
             while self.nbytes > KEPT_BYTES_ON_CPU // self._sharers and self.drop_oldest():
                 pass
             return
-        most = self._own_part(self._memory) // (KEPT_MEMORY_PARTS if self._sharers == 1 else 2 * KEPT_MEMORY_PARTS)
+        most = self._own_part(self._memory) // (KEPT_MEMORY_DIVISOR if self._sharers == 1 else 2 * KEPT_MEMORY_DIVISOR)
         while sum(self._drawn.values()) > most:
             self._drop_draw(next(iter(self._draws)))
         while sum(self._weights.values()) > most and self.drop_oldest():

@@ -14,9 +14,18 @@ from typing import Any
 from kernelwright.tools.comparing.tolerance import Tensor
 from kernelwright.tools.references.dispatch import without_dynamo
 
-GATHERS = {"embedding", "index_select", "gather", "index", "take", "_unsafe_index", "embedding_bag", "_embedding_bag"}
+GATHERING_OPERATORS = {
+    "embedding",
+    "index_select",
+    "gather",
+    "index",
+    "take",
+    "_unsafe_index",
+    "embedding_bag",
+    "_embedding_bag",
+}
 """Ops that read as much of their table as they return."""
-MOVES = {
+COPYING_OPERATORS = {
     "clone", "copy_", "copy", "_to_copy", "contiguous", "cat", "stack", "fill_", "zero_", "zeros", "zeros_like", "ones",
     "ones_like", "full", "full_like",
     "empty", "empty_like", "new_empty", "new_zeros", "new_ones", "new_full", "arange", "rand", "randn", "rand_like",
@@ -26,7 +35,7 @@ MOVES = {
     "new_empty_strided", "resize_", "set_", "_reshape_copy", "bernoulli_", "uniform_", "normal_",
     "split_with_sizes_copy", "linspace", "one_hot", "tril_",
 }  # fmt: skip
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_convolution")
+PRODUCT_OPERATORS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_convolution")
 """Ops for which a least number of operations is known (tools/timing/roofline.py)."""
 
 
@@ -159,7 +168,7 @@ def _note(
                 made,
             )
         )
-    elif name not in MOVES and name not in GATHERS:
+    elif name not in COPYING_OPERATORS and name not in GATHERING_OPERATORS:
         pointwise = torch.Tag.pointwise in func.tags
         seen.plain = seen.plain and pointwise
         seen.elementwise += made if pointwise else max([made, *(t.numel() for t in given)])
@@ -180,7 +189,7 @@ def _note_reads(
             elements = 1
             for size, stride in zip(t.shape, t.stride(), strict=True):
                 elements *= size if stride else 1
-            if name in GATHERS and place == 0:
+            if name in GATHERING_OPERATORS and place == 0:
                 elements = min(elements, made)
             if place == 0 and share < 1:
                 seen.shares[storage] = min(share, seen.shares.get(storage, 1.0))
@@ -191,7 +200,13 @@ def _note_reads(
 
 def _share_read(name: str, args: Any) -> float:
     """Of an op's first tensor, the share that it certainly reads."""
-    if name in GATHERS or "upsample" in name or "grid_sampler" in name or "unfold" in name or "im2col" in name:
+    if (
+        name in GATHERING_OPERATORS
+        or "upsample" in name
+        or "grid_sampler" in name
+        or "unfold" in name
+        or "im2col" in name
+    ):
         return 0.0
     if name in ("convolution", "_convolution"):
         transposed, stride, dilation = args[6], args[3], args[5]

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import flop_registry
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.dispatch import without_dynamo
 
-ALLOCATIONS = frozenset(
+ALLOCATING_OPERATORS = frozenset(
     [
         "empty",
         "empty_like",
@@ -36,7 +36,7 @@ ALLOCATIONS = frozenset(
         "arange",
     ]
 )
-COPIES = frozenset(
+COPYING_OPERATORS = frozenset(
     [
         "clone",
         "copy_",
@@ -60,7 +60,7 @@ COPIES = frozenset(
     ]
 )
 """They move elements and change none (a change of dtype rounds them; it is listed by name)."""
-EXACT = frozenset(
+EXACT_OPERATORS = frozenset(
     [
         "abs",
         "amax",
@@ -129,7 +129,7 @@ FREE_OPERATORS = frozenset(
 def moves(func: Any) -> bool:
     """Whether it only allocates, views or copies."""
     name = func.overloadpacket.__name__
-    return name in ALLOCATIONS or name in COPIES or name in FREE_OPERATORS or func.is_view
+    return name in ALLOCATING_OPERATORS or name in COPYING_OPERATORS or name in FREE_OPERATORS or func.is_view
 
 
 def operations(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
@@ -163,7 +163,7 @@ class _Counter(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if not moves(func) and name not in HOST_READS:
             self.total += operations(func, args, kwargs or {}, made)
-        self.rounds |= name in ("_to_copy", "copy_") or not (moves(func) or name.removesuffix("_") in EXACT)
+        self.rounds |= name in ("_to_copy", "copy_") or not (moves(func) or name.removesuffix("_") in EXACT_OPERATORS)
         return made
 
 

@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelwright.tools.comparing.bits import Remembered, same_bits
+from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
 from kernelwright.tools.comparing.choices.near_ties import IndexRecorder, is_as_good
 from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges, shake_weights
+from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges, perturb_weights
+from kernelwright.tools.references.large_integers import enlarge_integers, may_be_enlarged
 from kernelwright.tools.references.reference import Reference, double, doubled
-from kernelwright.tools.references.whole_numbers import enlarge_whole_numbers, may_be_enlarged
 from kernelwright.tools.report import InfrastructureError
 
 EXACT_SECONDS = 3.0
 """A float64 run that takes longer is made once; other draws carry its tolerance."""
-MOST_MEMORY_SHARE_FOR_FLOAT64 = 16
+FLOAT64_MEMORY_DIVISOR = 16
 """Inputs and outputs of more than this part of a GPU's memory are not computed in float64."""
 
 
@@ -106,7 +106,7 @@ class PreparedProblem:
     rounds: bool = True
     """Whether some operator of it may round: without one, another way to work it out has no reason to differ."""
     notes: list[str] = field(default_factory=list)
-    shaken: Any = None
+    perturbed: Any = None
     """The reference with moved weights, once somebody asked for it."""
 
     @property
@@ -147,7 +147,7 @@ def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedPr
         reference = Reference(problem, device)
         prepared = PreparedProblem(reference, weights_seed, reference.model(weights_seed))
         inputs = reference.inputs(1)
-        held = [Remembered(v) if isinstance(v, torch.Tensor) else None for v in inputs]
+        held = [RememberedTensor(v) if isinstance(v, torch.Tensor) else None for v in inputs]
         outputs = reference.run(prepared.model, inputs, 1)
     except torch.cuda.OutOfMemoryError as error:
         raise DoesNotFit(problem.name, device) from error
@@ -225,7 +225,7 @@ def _is_large(device: str, tensors: list[Any]) -> bool:
     if device == "cpu":
         return False
     held = sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))
-    return bool(held > torch.cuda.mem_get_info(device)[1] // MOST_MEMORY_SHARE_FOR_FLOAT64)
+    return bool(held > torch.cuda.mem_get_info(device)[1] // FLOAT64_MEMORY_DIVISOR)
 
 
 def _input_of(output: Any, inputs: list[Any]) -> int | None:
@@ -276,7 +276,7 @@ def expect(
     inputs = reference.inputs(seed)
     apply(draw, inputs, numbers)
     if draw is Draw.LARGE and not any(True for _ in chosen.state_dict()) and may_be_enlarged(reference, chosen, inputs):
-        enlarge_whole_numbers(inputs)
+        enlarge_integers(inputs)
     if edges is not None:
         keep_edges(inputs, edges)
     rng = seed & 0x7FFFFFFF
@@ -348,5 +348,5 @@ def tensors_of_run(expected: Expected) -> list[Any]:
 def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
     """The reference with weights moved away from their initialisation."""
     model = prepared.reference.model(prepared.weights_seed)
-    shake_weights(model, seed)
+    perturb_weights(model, seed)
     return model

@@ -28,7 +28,7 @@ from kernelwright.tools.report import clean_text
 _WIDENED = "_made_by_double"
 _CALLS = "num_batches_tracked"
 """The buffer in which a batch norm counts its calls in training."""
-MOST_MODULES = 512
+MAX_REMEMBERED_MODULES = 512
 _made: deque[tuple[str, str]] = deque()
 """Names and files of modules, in the order in which they were made."""
 _remembering = threading.Lock()
@@ -290,10 +290,10 @@ def _module(problem: Problem) -> types.ModuleType:
 
 
 def _remember(module: types.ModuleType) -> None:
-    """The last MOST_MODULES stay in `sys.modules` and `linecache`; a batch makes several for each of its verdicts."""
+    """The last MAX_REMEMBERED_MODULES stay in `sys.modules` and `linecache`; a batch makes several for each verdict."""
     with _remembering:
         _made.append((module.__name__, str(module.__file__)))
-        while len(_made) > MOST_MODULES:
+        while len(_made) > MAX_REMEMBERED_MODULES:
             name, file = _made.popleft()
             if all(name != other for other, _ in _made):
                 sys.modules.pop(name, None)

@@ -177,7 +177,7 @@ class Buffers:
         handle = base64.b64encode(cuda_driver.export(address)).decode()
         return cuda_driver.as_bytes(address, size), {"ipc": handle}, ()
 
-    def leave_room(self) -> None:
+    def give_back_unused_memory(self) -> None:
         """On a GPU, where much is handed out, what torch's allocator keeps unused here goes back to the device: a
         candidate's process finds room for as much as it was given.
         """

@@ -12,7 +12,7 @@ from typing import Any
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, run_on
 from kernelwright.tools.report import Failed, Failure, Fault
 
-MOST_WEIGHTS_NAMED = 3
+MAX_NAMED_WEIGHTS = 3
 """In a message."""
 Shape = tuple[tuple[int, ...], str]
 
@@ -61,7 +61,7 @@ def require_visible_weights(prepared: PreparedProblem, expected: Expected) -> No
     constant = {n: p for n, p in model.named_parameters() if p.numel() and _are_equal(p, other[n])}
     if not constant or not _change_outputs(prepared, expected, model, constant):
         return
-    named = ", ".join(list(constant)[:MOST_WEIGHTS_NAMED])
+    named = ", ".join(list(constant)[:MAX_NAMED_WEIGHTS])
     message = (
         "its parameters match the reference's neither by name and shape nor in their order, so no other weights can be "
         f"loaded, and the reference's {named} are constant when it is made: whether they are used cannot be seen"

@@ -17,7 +17,7 @@ _ALIGNMENT = 512
 """Bytes, of every address that torch's caching allocator gives on a GPU: a tensor between margins begins at such an
 address too.
 """
-LARGE_BYTES = 64 << 20
+LARGE_TENSOR_BYTES = 64 << 20
 """Of a tensor whose memory is given back as soon as it is dropped; the others' when the call is over."""
 
 Guarded = tuple[Any, int, "weakref.ref[Any]"]
@@ -69,7 +69,7 @@ class Allocations:
             inside.fill_(fill)
         elif self._poison is not None:
             noise.fill_memory(flat, made, self._poison)
-        (self._large if used >= LARGE_BYTES else self._guarded).append((memory, used, weakref.ref(holder)))
+        (self._large if used >= LARGE_TENSOR_BYTES else self._guarded).append((memory, used, weakref.ref(holder)))
         self.ranges.append((inside.data_ptr(), used))
         return inside
 

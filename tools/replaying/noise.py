@@ -9,7 +9,7 @@ NOISE = 0x100
 _SEED = 0x5EED
 _ONE = 0x38
 """1.0 as an eight-bit float (e4m3); other such types and complex numbers hold an ordinary number then, too."""
-LARGEST_WHOLE_NUMBER = 3
+MAX_INTEGER = 3
 """Integers are drawn from 0 to this, both included."""
 
 
@@ -33,4 +33,4 @@ def fill_memory(memory: Any, tensor: Any, poison: int) -> None:
     elif dtype.is_floating_point or dtype.is_complex:
         memory.fill_(_ONE)
     else:
-        flat.random_(0, 2 if dtype == torch.bool else LARGEST_WHOLE_NUMBER + 1, generator=generator)
+        flat.random_(0, 2 if dtype == torch.bool else MAX_INTEGER + 1, generator=generator)

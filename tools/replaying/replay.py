@@ -130,9 +130,9 @@ class Replay:
     def kept_tensors(self) -> list[Any]:
         """The tensors that outlive a call: the candidate's own, not the judge's weights."""
         weights = {id(t) for t in self._weights.values()}
-        return [t for t in self.survivors() if id(t) not in weights and t.numel()]
+        return [t for t in self.persistent_tensors() if id(t) not in weights and t.numel()]
 
-    def survivors(self) -> list[Any]:
+    def persistent_tensors(self) -> list[Any]:
         """Every tensor that outlives a call: weights, what the set-up made, what the first call left."""
         return list((self._kept | (self._lasting or {})).values())
 

@@ -31,7 +31,7 @@ from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, Process
 from kernelwright.tools.tracing.trace import Json, Traced
 
 SERVICE_ENTRY = "kernelwright.tools.replaying.service:serve"
-MOST_MAPPED = 64
+MAX_MAPPED_ALLOCATIONS = 64
 """Allocations of the judge that a process keeps mapped; the ones used longest ago are unmapped first."""
 LETTING_GO_SECONDS = 5.0
 """For the process to unmap the judge's memory, before it is ended."""
@@ -341,7 +341,7 @@ class Replayer:
         for name in (*self._pinned, *needed):
             self._mapped[name] = None
             self._mapped.move_to_end(name)
-        most = max(MOST_MAPPED, len(needed) + len(self._pinned))
+        most = max(MAX_MAPPED_ALLOCATIONS, len(needed) + len(self._pinned))
         forgotten = list(self._mapped)[: max(len(self._mapped) - most, 0)]
         for name in forgotten:
             del self._mapped[name]

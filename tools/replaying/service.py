@@ -31,7 +31,7 @@ from kernelwright.tools.sandbox.channel import Channel
 from kernelwright.tools.tensor_memory import has_memory, storage_of
 from kernelwright.tools.tracing.trace import Launch, Traced
 
-MOST_OUTPUTS = 64
+MAX_OUTPUTS = 64
 Message = dict[str, Any]
 
 
@@ -243,7 +243,7 @@ class Service:
         return reply
 
     def _described(self, outputs: list[Any], inputs: Sequence[Any], state: Mapping[str, Any]) -> Message:
-        shown = outputs[:MOST_OUTPUTS]
+        shown = outputs[:MAX_OUTPUTS]
         return {
             "outputs": [_described(one) for one in shown],
             "aliases": [alias(one, inputs, state) for one in shown],

@@ -22,11 +22,11 @@ from kernelwright.tools.replaying.values import Json, Reader, Table, forged_trac
 from kernelwright.tools.report import Failed, Failure, Fault
 from kernelwright.tools.tracing.trace import Choice, Data, Launch, Operator, Step, all_steps, tensors_in
 
-MOST_BYTES = 1 << 30
+MAX_ALLOCATED_BYTES = 1 << 30
 """That one call may allocate on a CPU, those of tensors that it has dropped again included."""
 
 
-MOST_ELEMENTS = 1 << 36
+MAX_VIEW_ELEMENTS = 1 << 36
 """Of one view."""
 
 
@@ -69,11 +69,14 @@ class Call:
         return wanted % count
 
     def count(self, made: int, device: str) -> None:
-        """Raises Failed with MEMORY over MOST_BYTES on a CPU; a GPU says itself when it is full."""
+        """Raises Failed with MEMORY over MAX_ALLOCATED_BYTES on a CPU; a GPU says itself when it is full."""
         self.made += made
-        if device == "cpu" and self.made > MOST_BYTES:
+        if device == "cpu" and self.made > MAX_ALLOCATED_BYTES:
             raise Failed(
-                Failure(fault=Fault.MEMORY, message=f"one call of forward allocates more than {MOST_BYTES >> 30} GiB")
+                Failure(
+                    fault=Fault.MEMORY,
+                    message=f"one call of forward allocates more than {MAX_ALLOCATED_BYTES >> 30} GiB",
+                )
             )
 
 
@@ -271,8 +274,8 @@ def _bytes(made: Any) -> int:
 def _require_some_size(made: Any) -> None:
     """Raises Failed for a view that shows one piece of memory again and again, to more than any machine reads."""
     for tensor in made if isinstance(made, list | tuple) else (made,):
-        if tensor.numel() > MOST_ELEMENTS:
-            message = f"a view of {tensor.numel():,} elements, and at most {MOST_ELEMENTS:,} are read"
+        if tensor.numel() > MAX_VIEW_ELEMENTS:
+            message = f"a view of {tensor.numel():,} elements, and at most {MAX_VIEW_ELEMENTS:,} are read"
             raise Failed(Failure(fault=Fault.RESOURCES, message=message))
 
 

@@ -24,9 +24,9 @@ from kernelwright.tools.replaying.layout_operators import converts, rearranges, 
 from kernelwright.tools.replaying.steps import Memory
 from kernelwright.tools.tensor_memory import address_range, has_memory, storage_of
 
-MOST_BYTES = 1 << 30
+MAX_COMPARED_BYTES = 1 << 30
 """Of a launch's tensors whose contents are compared: the smallest first. On a CPU a call allocates no more."""
-FIRST_LOOK = 64
+FIRST_COMPARED_ELEMENTS = 64
 """Elements that are compared before all are: what differs mostly does so there."""
 
 
@@ -68,7 +68,7 @@ class Watch(TorchDispatchMode):
         self._off = 0
         self._given: list[Any] = []
         """What launches were given and no launch had written."""
-        self._room = MOST_BYTES
+        self._room = MAX_COMPARED_BYTES
         self.written: set[int] = set()
         """Storages that a launch has changed, by their address."""
         self._left_by_launches = set(left_by_launches)
@@ -215,10 +215,11 @@ def _held(tensors: list[Any]) -> list[tuple[Any, Any]]:
 
 
 def _smallest(tensors: list[Any]) -> list[Any]:
-    """Those that hold MOST_BYTES together, in their order. A view that shows its memory again and again counts as what
-    it shows, and hides no other tensor.
+    """Those that hold MAX_COMPARED_BYTES together, in their order.
+
+    A view that shows its memory again and again counts as what it shows, and hides no other tensor.
     """
-    held, left = set[int](), MOST_BYTES
+    held, left = set[int](), MAX_COMPARED_BYTES
     for tensor in sorted(tensors, key=lambda t: t.numel() * t.element_size()):
         left -= tensor.numel() * tensor.element_size()
         if left < 0:
@@ -239,7 +240,7 @@ def _same(a: Any, b: Any) -> bool:
     """Equal values; NaN equals NaN."""
     if a.numel() != b.numel() or (a.dtype != b.dtype and (a.is_complex() or b.is_complex())):
         return False
-    return _equal(a[:FIRST_LOOK], b[:FIRST_LOOK]) and _equal(a, b)
+    return _equal(a[:FIRST_COMPARED_ELEMENTS], b[:FIRST_COMPARED_ELEMENTS]) and _equal(a, b)
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -1,9 +1,9 @@
 """The sandbox's trusted side: zygotes, processes, walls."""
 
 from kernelwright.tools.sandbox.channel import BadMessage, Channel
+from kernelwright.tools.sandbox.isolation.layers import available
 from kernelwright.tools.sandbox.limits import Kind, Limits
 from kernelwright.tools.sandbox.process import Process, ProcessDied, ProcessTimedOut
-from kernelwright.tools.sandbox.walls.isolation import available
 from kernelwright.tools.sandbox.zygote import Zygote
 
 __all__ = [

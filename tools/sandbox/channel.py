@@ -22,14 +22,14 @@ from contextlib import contextmanager
 
 from kernelwright.tools.sandbox.messages import BadMessage, Message, decode
 
-__all__ = ["MOST_MESSAGE_BYTES", "BadMessage", "Channel", "ChannelClosed", "ChannelTimeout", "Message", "pair"]
+__all__ = ["MAX_MESSAGE_BYTES", "BadMessage", "Channel", "ChannelClosed", "ChannelTimeout", "Message", "pair"]
 
-MOST_MESSAGE_BYTES = 32 << 20
+MAX_MESSAGE_BYTES = 32 << 20
 """Bytes of the largest message that is read, unless a channel is given another bound."""
-MOST_DESCRIPTORS = 253
+MAX_DESCRIPTORS = 253
 """That Linux sends beside one piece of a message (SCM_MAX_FD, unix(7))."""
 
-SENDING_SECONDS = 60.0
+SEND_SECONDS = 60.0
 """In which the other side must take a message where no deadline is given; it counts as closed after that."""
 
 
@@ -49,7 +49,7 @@ class Channel:
     """
 
     def __init__(
-        self, sock: socket.socket, *, longest: int = MOST_MESSAGE_BYTES, takes_descriptors: bool = True
+        self, sock: socket.socket, *, longest: int = MAX_MESSAGE_BYTES, takes_descriptors: bool = True
     ) -> None:
         self._sock = sock
         self._sock.setblocking(True)
@@ -93,12 +93,12 @@ class Channel:
         body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
         data = struct.pack("<I", len(body)) + body
         try:
-            self._sock.settimeout(SENDING_SECONDS if deadline is None else max(deadline - time.monotonic(), 1e-4))
+            self._sock.settimeout(SEND_SECONDS if deadline is None else max(deadline - time.monotonic(), 1e-4))
             # The first byte carries the first of them, and so on; the rest of the message those that are left.
-            for first in range(MOST_DESCRIPTORS, len(fds), MOST_DESCRIPTORS):
-                self._sock.sendmsg([data[:1]], _rights(fds[first - MOST_DESCRIPTORS : first]))
+            for first in range(MAX_DESCRIPTORS, len(fds), MAX_DESCRIPTORS):
+                self._sock.sendmsg([data[:1]], _rights(fds[first - MAX_DESCRIPTORS : first]))
                 data = data[1:]
-            last = (len(fds) - 1) // MOST_DESCRIPTORS * MOST_DESCRIPTORS
+            last = (len(fds) - 1) // MAX_DESCRIPTORS * MAX_DESCRIPTORS
             if rest := data[self._sock.sendmsg([data], _rights(fds[last:])) :]:
                 # Not for nothing: even an empty `sendall` asks whether anybody listens, and who has read it all may
                 # have answered and gone.
@@ -136,7 +136,7 @@ class Channel:
     def _piece(self, count: int) -> bytes:
         if not self._takes_descriptors:
             return self._sock.recv(count)
-        data, extra, _, _ = self._sock.recvmsg(count, socket.CMSG_SPACE(4 * MOST_DESCRIPTORS))
+        data, extra, _, _ = self._sock.recvmsg(count, socket.CMSG_SPACE(4 * MAX_DESCRIPTORS))
         self._keep(extra)
         return data
 
@@ -161,7 +161,7 @@ def _rights(fds: Sequence[int]) -> list[tuple[int, int, array.array[int]]]:
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
 
 
-def pair(longest: int = MOST_MESSAGE_BYTES) -> tuple[Channel, socket.socket]:
+def pair(longest: int = MAX_MESSAGE_BYTES) -> tuple[Channel, socket.socket]:
     """A channel for this side, which takes no descriptors, and a bare socket to hand over."""
     ours, theirs = socket.socketpair()
     return Channel(ours, longest=longest, takes_descriptors=False), theirs

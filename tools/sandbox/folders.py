@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER_PREFIX = "kernelwright-"
-YOUNG_SECONDS = 60.0
+MIN_AGE_SECONDS = 60.0
 """A folder younger than this may just not have been locked yet."""
-REMOVING_SECONDS = 1.0
+REMOVAL_SECONDS = 1.0
 _made: dict[Path, int] = {}
 """The folders that are there, each with the process that made it: a fork leaves its parent's alone."""
 
@@ -44,7 +44,7 @@ def remove_empty() -> None:
             folder.rmdir()
 
 
-def remove(folder: Path, seconds: float = REMOVING_SECONDS) -> None:
+def remove(folder: Path, seconds: float = REMOVAL_SECONDS) -> None:
     """Removes a folder with what a process that is just dying may still write there, for so many seconds."""
     deadline = time.monotonic() + seconds
     _made.pop(folder, None)
@@ -54,7 +54,7 @@ def remove(folder: Path, seconds: float = REMOVING_SECONDS) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep(name: str, young: float = YOUNG_SECONDS) -> None:
+def sweep(name: str, young: float = MIN_AGE_SECONDS) -> None:
     """Removes the folders of that name in the temporary folder whose owner was killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}{name}-*"):
         with contextlib.suppress(OSError), _locked(folder) as free:

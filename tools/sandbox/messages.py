@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 Message = dict[str, Any]
 
-DEEPEST_NESTING = 100
+MAX_NESTING = 100
 """Levels of nested arrays and objects in one message."""
 
 _LONG = "a number of more than 20 digits"
@@ -59,12 +59,12 @@ def _check(text: str, message: Message) -> None:
     if _SURROGATE.search(text):
         json.dumps(message, ensure_ascii=False).encode()
     brackets = bare.translate(_NOT_A_BRACKET)
-    for _ in range(DEEPEST_NESTING):
+    for _ in range(MAX_NESTING):
         if not brackets:
             return
         brackets = brackets.replace("[]", "").replace("{}", "")
     if brackets:
-        raise BadMessage(f"nested deeper than {DEEPEST_NESTING} levels")
+        raise BadMessage(f"nested deeper than {MAX_NESTING} levels")
 
 
 def _refuse(name: str) -> NoReturn:

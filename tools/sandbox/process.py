@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.tools.report import InfrastructureError, Isolation, clean_text
 from kernelwright.tools.sandbox.channel import (
-    MOST_MESSAGE_BYTES,
+    MAX_MESSAGE_BYTES,
     BadMessage,
     Channel,
     ChannelClosed,
@@ -34,9 +34,9 @@ EXIT_SECONDS = 3.0
 """To die in: a process closes its channel first and its CUDA context last, which takes over a second where many
 share a GPU.
 """
-LONGEST_END_SECONDS = 60.0
+MAX_END_SECONDS = 60.0
 """Until nothing of a killed candidate is left: two hundred processes on a busy machine take several."""
-LONGEST_OUTPUT = 8000
+MAX_OUTPUT_CHARACTERS = 8000
 """Characters, and bytes of UTF-8, of what a candidate printed."""
 DISCARD_PAUSE_SECONDS = 0.001
 """Seconds of sleep after each piece that is thrown away: whoever prints without end costs little to listen to."""
@@ -121,12 +121,12 @@ class Process:
 
     @property
     def output(self) -> str:
-        """What was printed: data, without control characters, at most LONGEST_OUTPUT bytes of UTF-8 and so no more
-        than three times that in any JSON.
+        """What was printed: data, without control characters, at most MAX_OUTPUT_CHARACTERS bytes of UTF-8, and so at
+        most three times that in any JSON.
         """
-        text = clean_text(bytes(self._collected).decode("utf-8", "replace"), LONGEST_OUTPUT)
-        longest = LONGEST_OUTPUT
-        while len(text.encode()) > LONGEST_OUTPUT:
+        text = clean_text(bytes(self._collected).decode("utf-8", "replace"), MAX_OUTPUT_CHARACTERS)
+        longest = MAX_OUTPUT_CHARACTERS
+        while len(text.encode()) > MAX_OUTPUT_CHARACTERS:
             longest //= 2
             text = clean_text(bytes(self._collected).decode("utf-8", "replace"), longest)
         return text
@@ -161,7 +161,7 @@ class Process:
         except ChannelClosed as error:
             raise self._death() from error
 
-    def receive(self, seconds: float, *, longest: int = MOST_MESSAGE_BYTES) -> Message:
+    def receive(self, seconds: float, *, longest: int = MAX_MESSAGE_BYTES) -> Message:
         """The next message, of at most `longest` bytes.
 
         Raises ProcessDied, ProcessTimedOut, BadMessage (what arrived is no message).
@@ -217,7 +217,7 @@ class Process:
         if self._killed.acquire(blocking=False):
             self._send_kill()
             self._channel.close()
-            end = threading.Thread(target=self._bury, daemon=True)
+            end = threading.Thread(target=self._reap, daemon=True)
             end.start()
             self._end = end  # who asks from another thread waits for one that runs
 
@@ -232,7 +232,7 @@ class Process:
             else:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         """A process with a CUDA context takes a third of a second to die: nobody needs to watch."""
         with contextlib.suppress(ValueError):
             self._status_pipe.read()
@@ -246,7 +246,7 @@ class Process:
             self._group.remove()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def gone(self, seconds: float = LONGEST_END_SECONDS) -> bool:
+    def gone(self, seconds: float = MAX_END_SECONDS) -> bool:
         """Waits until the killed process, all that it started and its scratch folder are no more; says whether that
         is so.
         """

@@ -17,13 +17,13 @@ import kernelwright
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.sandbox import folders
 from kernelwright.tools.sandbox.channel import ChannelClosed, ChannelTimeout, Message, pair
+from kernelwright.tools.sandbox.isolation.cgroup import Group, Groups, find_groups
 from kernelwright.tools.sandbox.limits import Kind, Limits
 from kernelwright.tools.sandbox.process import Process
 from kernelwright.tools.sandbox.request import Request
-from kernelwright.tools.sandbox.walls.cgroup import Group, Groups, find_groups
 
 WARM_SECONDS = 120.0
-CLOSING_SECONDS = 10.0
+CLOSE_SECONDS = 10.0
 KEPT_VARIABLES = (
     "PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "TRITON_LIBCUDA_PATH",
     "TRITON_PTXAS_PATH",
@@ -259,7 +259,7 @@ class Zygote:
             self._warm
         ):  # it ends its candidates and removes their folder by itself, and is killed where it takes too long
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(CLOSING_SECONDS)
+                self._process.wait(CLOSE_SECONDS)
         self._unclosed()
 
     def __enter__(self) -> Zygote:

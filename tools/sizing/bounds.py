@@ -13,7 +13,7 @@ from kernelwright.tools.references.dry_run import Weight
 from kernelwright.tools.sizing.structure import Dimension, Probe, SizeStructure, Term, probe, same_form
 from kernelwright.tools.sizing.trial import Trials, runs_for_real
 
-LEAST, LEAST_BATCH = 3, 2
+MIN_MULTIPLIER, MIN_BATCH_MULTIPLIER = 3, 2
 """Smallest multipliers that are tried: a norm over one element tells nothing, and some references raise there."""
 
 
@@ -106,7 +106,7 @@ class _Bounding:
         """The smallest multiplier of a few that runs alone."""
         base = self.found.multipliers[index]
         whole = all(self.terms[n].factor == 1 for n in self.found.names[index])
-        least = (LEAST_BATCH if self._is_batch(index) else LEAST) if whole else 1
+        least = (MIN_BATCH_MULTIPLIER if self._is_batch(index) else MIN_MULTIPLIER) if whole else 1
         for tried in dict.fromkeys((least, base // 8, base // 2, base - 1)):
             if least <= tried < base and self._tried({index: tried}):
                 return tried

@@ -15,10 +15,10 @@ from itertools import chain
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import Weight, count_held_elements
 from kernelwright.tools.sizing.bounds import ChangeableNumbers, bounded
+from kernelwright.tools.sizing.primes_and_divisors import divisors
 from kernelwright.tools.sizing.size_search import MAX_VALUE_LEFT_ALONE, NAMES_LEFT_ALONE, places
 from kernelwright.tools.sizing.structure import Probe, SizeStructure, Term, probe, same_form
-from kernelwright.tools.sizing.telling_numbers import divisors
-from kernelwright.tools.sizing.trial import MOST_CALLS, REAL_ELEMENTS, Trials
+from kernelwright.tools.sizing.trial import MAX_DRY_RUN_CALLS, REAL_ELEMENTS, Trials
 
 LEARNING_CALLS = 12_000
 """aten calls of all dry runs that learn one structure, about a second of a CPU."""
@@ -35,8 +35,8 @@ MAX_OPERATOR_CALLS_FOR_PAIRS = 100
 """aten calls of a reference, beyond which small numbers are not tried together with others."""
 STEPS_WHILE_LEARNING = 3
 """Steps of a recurrence around whose sizes the others are learned."""
-MOST_STEPS = 9
-MOST_FOLLOWERS = 6
+MAX_STEPS = 9
+MAX_FOLLOWERS = 6
 """Numbers that are tried as one that follows another."""
 
 
@@ -79,7 +79,7 @@ class _Learning:
         weight = self.trials.at({})
         if (
             weight is not None
-            or self.trials.left <= LEARNING_CALLS - MOST_CALLS
+            or self.trials.left <= LEARNING_CALLS - MAX_DRY_RUN_CALLS
             or not _is_light(self.problem, self.base)
         ):
             return weight
@@ -171,7 +171,7 @@ class _Learning:
     def _sets(self, leaders: tuple[str, ...], multiples: Sequence[str]) -> Iterator[tuple[str, ...]]:
         """Sets of numbers that may follow: none, each alone, all. A number whose factor is used up follows no more."""
         value = self.values[leaders[0]]
-        free = [f for f in multiples if f not in self.terms or self.terms[f].factor % value == 0][:MOST_FOLLOWERS]
+        free = [f for f in multiples if f not in self.terms or self.terms[f].factor % value == 0][:MAX_FOLLOWERS]
         if len(leaders) > 1:
             yield ()
         yield from ((f,) for f in free)
@@ -185,7 +185,7 @@ class _Learning:
         left = self.terms[name].factor if name in self.terms else self.values[name]
         value = self.values[name]
         alike = tuple(n for n in self.bound if self.values[n] == value and self.terms.get(n) == self.terms.get(name))
-        for step in divisors(value, MOST_STEPS, self.original.values()):
+        for step in divisors(value, MAX_STEPS, self.original.values()):
             for moving in dict.fromkeys(((name,), alike)) if left % (value // step) == 0 and left > 1 else ():
                 if weight := self._try(dict.fromkeys(moving, value + step), moving):
                     self._add(moving, (), value // step, value // step + 1, weight)

@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.tracing.trace import Choice, Launch, Trace
 
-MOST_LONG_SIZES = 2
+MAX_LONG_SIZES = 2
 TIMES_LONGER = 4
 """Times the base's own extent that a dimension has at least at such a size."""
-MOST_PROGRAMS = 48
+MAX_PROGRAMS = 48
 """Of one call at such a size under the interpreter, which runs one after the other; a dozen calls are made."""
 
 
 def longest(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace | None]) -> tuple[AtSize, ...]:
-    """At most MOST_LONG_SIZES, each the longest in one dimension, the longest dimensions first.
+    """At most MAX_LONG_SIZES, each the longest in one dimension, the longest dimensions first.
 
     interpreted: the traces by the sizes' indices where an interpreter runs them, which then must have few programs.
     """
     reached: dict[str, AtSize] = {}
     for size in sizes:
-        if interpreted and _programs_of(interpreted[size.index]) > MOST_PROGRAMS:
+        if interpreted and _programs_of(interpreted[size.index]) > MAX_PROGRAMS:
             continue
         for name, extent in size.sizes.items():
             least = max(
@@ -34,7 +34,7 @@ def longest(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace |
                 reached[name] = size
     names = sorted(reached, key=lambda name: reached[name].sizes[name], reverse=True)
     by_index = {reached[name].index: reached[name] for name in names}
-    return tuple(by_index.values())[:MOST_LONG_SIZES]
+    return tuple(by_index.values())[:MAX_LONG_SIZES]
 
 
 def _programs_of(trace: Trace | None) -> int:

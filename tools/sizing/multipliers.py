@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from kernelwright.tools.sizing.structure import Budget, Load, SizeStructure
-from kernelwright.tools.sizing.telling_numbers import (
+from kernelwright.tools.sizing.primes_and_divisors import (
     PRIME_SPREAD,
     is_power_of_two,
     is_prime,
     odd_looking,
     prime_between,
 )
+from kernelwright.tools.sizing.structure import Budget, Load, SizeStructure
 
 USUAL_BLOCKS = (16, 32, 64, 128, 256, 512, 1024)
 """Tried after a candidate's own: it may compute its block sizes rather than write them."""
 MAX_BLOCKS = 24
-LARGEST_BLOCK = 1 << 20
+MAX_BLOCK_SIZE = 1 << 20
 MAX_MULTIPLIER = 1 << 26
 """Multiplier."""
 PRECISION_BITS = 6
@@ -39,7 +39,7 @@ BLOCK_MULTIPLES = (3.4, 2.6, 2.0, 1.5, 1.1)
 """How far beyond a block, so that a loop has several iterations."""
 BUDGET_FACTOR = 2
 """How much larger than the smallest sizes of all a budget is made where they are over it."""
-ROOM_FOR_ROWS = 4
+ROW_BUDGET_FACTOR = 4
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def usable_blocks(blocks: Iterable[int], random: Random) -> tuple[int, ...]:
 
     What comes from a candidate's text may be of any length: of too many, powers of two stay, and some of the others.
     """
-    own = sorted({b for b in blocks if type(b) is int and 4 <= b <= LARGEST_BLOCK})
+    own = sorted({b for b in blocks if type(b) is int and 4 <= b <= MAX_BLOCK_SIZE})
     if len(own) > MAX_BLOCKS:
         powers = [b for b in own if is_power_of_two(b)]
         others = [b for b in own if b not in powers]
@@ -75,7 +75,7 @@ def widen_budget(budget: Budget, structure: SizeStructure) -> Budget:
         return budget
     least, guess = Load.of(structure.least), structure.load(structure.floors)
     if budget.rows:
-        budget = budget.with_(rows=max(budget.rows, int(least.rows * ROOM_FOR_ROWS)))
+        budget = budget.with_(rows=max(budget.rows, int(least.rows * ROW_BUDGET_FACTOR)))
     if budget.admits(guess) and budget.admits(least):
         return budget
     return budget.with_(

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 
 from kernelwright.tools.parsing import parse_module
 
-MOST_NODES = 200_000
+MAX_SYNTAX_NODES = 200_000
 """Of a candidate's syntax tree that are looked through for numbers."""
-LARGEST_BLOCK = 1 << 17
+MAX_BLOCK_SIZE = 1 << 17
 MAX_COMPARED_NUMBERS = 3
 """Numbers in comparisons of a text whose other side is always looked at."""
-MOST_THRESHOLDS = 12
-LEAST_POWER, MOST_POWERS = 128, 2
+MAX_THRESHOLDS = 12
+MIN_POWER, MAX_POWERS = 128, 2
 """Of the powers of two in a text's comparisons and differences the largest are gone beyond, too: a window, or the
 length from which on something else is done.
 """
@@ -25,7 +25,7 @@ length from which on something else is done.
 
 def thresholds_in(source: str) -> tuple[int, ...]:
     """Returns those numbers of a text that are over 16 and no power of two: sizes at which it may do something else."""
-    return tuple(n for n in numbers_in(source) if n > 16 and n & (n - 1))[:MOST_THRESHOLDS]
+    return tuple(n for n in numbers_in(source) if n > 16 and n & (n - 1))[:MAX_THRESHOLDS]
 
 
 def compared_in(source: str) -> tuple[int, ...]:
@@ -40,8 +40,8 @@ def powers_in(source: str) -> tuple[int, ...]:
     for node in _nodes(source):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Add):
             found |= {n for side in (node.left, node.right) if (n := _fold_constants(side)) is not None}
-    powers = [n for n in found if LEAST_POWER <= n <= LARGEST_BLOCK and not n & (n - 1)]
-    return tuple(sorted(powers, reverse=True)[:MOST_POWERS])
+    powers = [n for n in found if MIN_POWER <= n <= MAX_BLOCK_SIZE and not n & (n - 1)]
+    return tuple(sorted(powers, reverse=True)[:MAX_POWERS])
 
 
 @functools.lru_cache(maxsize=16)
@@ -51,7 +51,7 @@ def _nodes(source: str) -> tuple[ast.Compare | ast.BinOp, ...]:
         tree = parse_module(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    every = itertools.islice(ast.walk(tree), MOST_NODES)
+    every = itertools.islice(ast.walk(tree), MAX_SYNTAX_NODES)
     return tuple(node for node in every if isinstance(node, ast.Compare | ast.BinOp))
 
 
@@ -75,13 +75,13 @@ def _numbers_in(source: str) -> tuple[int, ...]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     found = {n for n in _integers(tree) if 8 < n <= 1 << 40}
-    powers = sorted(n for n in found if n & (n - 1) == 0 and n <= LARGEST_BLOCK)
+    powers = sorted(n for n in found if n & (n - 1) == 0 and n <= MAX_BLOCK_SIZE)
     return (*powers, *sorted(n for n in found if n not in powers))
 
 
 def _integers(tree: ast.AST) -> Iterator[int]:
     waiting = deque([tree])
-    for _ in range(MOST_NODES):
+    for _ in range(MAX_SYNTAX_NODES):
         if not waiting:
             return
         node = waiting.popleft()
@@ -114,7 +114,7 @@ def _fold_constants(node: ast.AST, depth: int = 8) -> int | None:
     work = _FOLDABLE_OPERATORS.get(type(node.op))
     if left is None or right is None or work is None:
         return None
-    found = work(left, right) if right <= _MOST_EXPONENT.get(type(node.op), right) else None
+    found = work(left, right) if right <= _MAX_EXPONENT.get(type(node.op), right) else None
     return found if found is not None and 0 <= found <= 1 << 40 else None
 
 
@@ -133,4 +133,4 @@ _FOLDABLE_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.LShift: operator.lshift,
     ast.Pow: operator.pow, ast.FloorDiv: lambda a, b: a // b if b else 0, ast.RShift: operator.rshift,
 }  # fmt: skip
-_MOST_EXPONENT: dict[type[ast.operator], int] = {ast.LShift: 40, ast.Pow: 40, ast.RShift: 40}
+_MAX_EXPONENT: dict[type[ast.operator], int] = {ast.LShift: 40, ast.Pow: 40, ast.RShift: 40}

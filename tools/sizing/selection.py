@@ -21,13 +21,13 @@ from kernelwright.tools.sizing.size_search import places
 from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.tracing.client import SizeRequest
 
-FEW_MULTIPROCESSORS = (1, 2, 3)
+MULTIPROCESSOR_COUNTS = (1, 2, 3)
 """Of the pretended GPU at some sizes on a CPU, so that persistent kernels go through their loops."""
 THIN_SIZES, FEW_THIN_SIZES, FEW_SIZES = 2, 1, 6
 """Sizes of a verdict in which one dimension has the problem's own extent and the others are small; where a verdict has
 fewer than FEW_SIZES in all, the second number.
 """
-MOST_OF_16_BITS = (1 << 15) - 1
+MAX_INT16 = (1 << 15) - 1
 """The largest whole number of 16 bits with a sign."""
 BROAD_BUDGET = Budget(elements=1 << 20, operations=20_000_000, rows=1 << 10)
 """Of the size without a GPU that is large in every dimension."""
@@ -37,20 +37,20 @@ CROSSING_SIZES = 2
 """Sizes of a verdict that cross a threshold of the candidate's text."""
 MAX_SIZES_OF_A_NUMBER = 2
 """Sizes for each of them."""
-MOST_ROWS = 1 << 13
+MAX_REACHING_ROWS = 1 << 13
 MAX_THIN_SIZES = 6
 THIN_BUDGET = (1 << 16, 20_000_000)
 """Elements and operations of such a size."""
 TABLE_BUDGET = (1 << 18, 1 << 13)
 """Elements of one whose outputs have no more than the second number: a table of which a few rows are read."""
-LEAST_EXTENT = 3
-MOST_TIMES_LARGER = 2
+MIN_EXTENT = 3
+MAX_TIMES_LARGER = 2
 """Times the problem's own extent that one may have on a GPU."""
 MIN_EXTENT_TO_CAP = 64
 POOL_SIZES = 14
 """Sizes that the verdicts of one epoch choose from, at most; twice as many as one verdict tries where that is less."""
 COMMON_BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048)
-MOST_REACHING_SIZES = 6
+MAX_REACHING_SIZES = 6
 """Sizes tried for a kernel that is launched at full size only."""
 
 
@@ -137,7 +137,7 @@ def _drawn(
 
 def _some_of(thin: Sequence[Drawn], chance: random.Random, count: int) -> list[Drawn]:
     """So many of the sizes with one full extent: those first that are beyond what 16 bits count."""
-    beyond = [d for d in thin if max(d.sizes.values(), default=0) > MOST_OF_16_BITS]
+    beyond = [d for d in thin if max(d.sizes.values(), default=0) > MAX_INT16]
     first = chance.sample(beyond, min(len(beyond), count))
     rest = [d for d in thin if d not in first]
     return [*first, *chance.sample(rest, min(len(rest), count - len(first)))]
@@ -149,7 +149,7 @@ def _cap_extents(drawn: Iterable[Drawn], problem: Problem) -> tuple[Drawn, ...]:
     """
     full, found = places(problem), dict[tuple[int, ...], Drawn]()
     for one in drawn:
-        large = {n for n, v in one.sizes.items() if v > max(MOST_TIMES_LARGER * full.get(n, v), MIN_EXTENT_TO_CAP)}
+        large = {n for n, v in one.sizes.items() if v > max(MAX_TIMES_LARGER * full.get(n, v), MIN_EXTENT_TO_CAP)}
         sizes = {n: full[n] if n in large else v for n, v in one.sizes.items()}
         if large and (sizes == {n: full[n] for n in sizes} or not _runs(problem, sizes)):
             continue
@@ -174,10 +174,10 @@ def _crossing(
     if not thresholds:
         return ()
     small = dict(base)
-    found = sizes_that_reach(problem, small, thresholds, budget.with_(rows=MOST_ROWS)).sizes
+    found = sizes_that_reach(problem, small, thresholds, budget.with_(rows=MAX_REACHING_ROWS)).sizes
     beyond = [d for d in found if any(small.get(n, v) < t < v for n, v in d.sizes.items() for t in thresholds)]
     by_dimension = {tuple(n for n, v in d.sizes.items() if v > max(small.get(n, 0), 16)): d for d in reversed(beyond)}
-    return tuple(by_dimension.values())[:MOST_REACHING_SIZES]
+    return tuple(by_dimension.values())[:MAX_REACHING_SIZES]
 
 
 @functools.lru_cache(maxsize=256)
@@ -192,7 +192,7 @@ def _broad(problem: Problem, base: tuple[tuple[str, int], ...], epoch: int) -> t
 def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget) -> tuple[Drawn, ...]:
     """For each dimension the sizes in which it exceeds a number by least, the largest dimensions of a problem first."""
     small, full = dict(base), places(problem)
-    found = sizes_that_reach(problem, small, (number,), budget.with_(rows=MOST_ROWS)).sizes
+    found = sizes_that_reach(problem, small, (number,), budget.with_(rows=MAX_REACHING_ROWS)).sizes
     nearest: dict[str, Drawn] = {}
     for drawn in found:
         for name in (n for n, v in drawn.sizes.items() if small.get(n, v) < number < v < full.get(n, v)):
@@ -213,7 +213,7 @@ def _with_one_full_extent(problem: Problem, base: tuple[tuple[str, int], ...]) -
     for extent in sorted({full[n] for n in small if full.get(n, 0) > small[n]}):
         names = [n for n in small if full.get(n) == extent]
         for chosen in ([[n] for n in names] if len(names) > 1 else []) + [names]:
-            least = {name: min(value, LEAST_EXTENT) for name, value in small.items()}
+            least = {name: min(value, MIN_EXTENT) for name, value in small.items()}
             for others in (small, least):
                 sizes = {**others, **dict.fromkeys(chosen, extent)}
                 if _is_light(problem.with_sizes(sizes)):
@@ -245,7 +245,7 @@ def requests(problem: Problem, selection: Selection, device: str, seed: int) -> 
     chance = random.Random(seed)
     asked = [SizeRequest(spec=input_spec(problem, as_it_is=device != "cpu"))]  # a GPU judges it at this very size
     for size in selection.every:
-        few = chance.choice(FEW_MULTIPROCESSORS) if device == "cpu" and size.index % 2 == 0 else None
+        few = chance.choice(MULTIPROCESSOR_COUNTS) if device == "cpu" and size.index % 2 == 0 else None
         reuse = size is not selection.base and size.index % 2 == 1
         spec = input_spec(size.problem, as_it_is=bool(size.sizes))
         asked.append(SizeRequest(spec=spec, multiprocessors=few, reuse=reuse))
@@ -261,5 +261,5 @@ def reaching(problem: Problem, source: str, selection: Selection, device: str) -
     found = sizes_that_reach(problem, base, numbers_in(source), budget)
     return [
         AtSize(index=i + 1, problem=d.applied(problem), sizes=d.sizes, why=d.why)
-        for i, d in enumerate(found.sizes[:MOST_REACHING_SIZES])
+        for i, d in enumerate(found.sizes[:MAX_REACHING_SIZES])
     ]

@@ -17,10 +17,10 @@ from kernelwright.tools.references.dry_run import Weight
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.learning import learn_structure
 from kernelwright.tools.sizing.multipliers import Chooser, usable_blocks, widen_budget
+from kernelwright.tools.sizing.primes_and_divisors import describe
 from kernelwright.tools.sizing.size_search import places
 from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.sizing.structure import Budget, SizeStructure, same_form
-from kernelwright.tools.sizing.telling_numbers import describe
 from kernelwright.tools.sizing.trial import Trials
 
 __all__ = [
@@ -39,7 +39,7 @@ CPU_BUDGET = Budget(elements=1 << 16, operations=10_000_000, rows=512)
 GPU_BUDGET = Budget(elements=1 << 24, operations=20_000_000_000)
 DRAWING_CALLS = 8_000
 """aten calls of all dry runs of one call of `draw_sizes` or `sizes_that_reach`."""
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS_PER_SIZE = 3
 """Sets of multipliers that are tried for each size that is wanted."""
 COST_SLACK = 1.5
 """By how much a dry run may weigh more than was estimated, where sizes are over the budget in any case."""
@@ -160,7 +160,7 @@ class _Drawing:
             return
         most = len(self.found) + wanted
         chooser = Chooser(self.structure, self.blocks, self.written, self.budget, random)
-        for multipliers, _ in zip(chooser, range(MOST_ATTEMPTS * wanted + MOST_ATTEMPTS), strict=False):
+        for multipliers, _ in zip(chooser, range(MAX_ATTEMPTS_PER_SIZE * wanted + MAX_ATTEMPTS_PER_SIZE), strict=False):
             self.take(multipliers)
             if len(self.found) >= most or self.trials.left <= 0:
                 return

@@ -11,11 +11,11 @@ from functools import lru_cache
 from itertools import chain, product
 
 from kernelwright.tools.problem import Problem, inner_integers, module_integers, parse
-from kernelwright.tools.references.dry_run import MOST_OPERATOR_CALLS, DryRunFailed, Weight, weigh
+from kernelwright.tools.references.dry_run import MAX_OPERATOR_CALLS, DryRunFailed, Weight, weigh
 
-MOST_ELEMENTS = 1 << 18
+MAX_SHRUNK_ELEMENTS = 1 << 18
 """Of inputs, outputs and weights together that shrunk shapes should stay under."""
-MOST_OPERATIONS = 50_000_000
+MAX_SHRUNK_OPERATIONS = 50_000_000
 """Of one call that shrunk shapes should stay under."""
 SEARCH_CALLS = 8_000
 """aten calls of all dry runs of one search: it ends at the same place on every machine."""
@@ -24,16 +24,16 @@ MAX_OPERATOR_CALLS_TO_JUMP = 1_600
 FAILED_CALLS = 40
 """aten calls charged for a dry run that raises, beside those that it made."""
 GOAL_SIZES = ((16, 5), (64, 7), (128, 9), (256, 17), (1024, 35), (8192, 67), (65_536, 131))
-"""Sizes up to the first number are brought to the second; larger ones to LARGEST_GOAL.
+"""Sizes up to the first number are brought to the second; larger ones to MAX_GOAL.
 
 Odd, so never a multiple of a block.
 """
-LARGEST_GOAL = 1031
+MAX_GOAL = 1031
 MAX_VALUE_LEFT_ALONE = 8
 """Integers up to this stay in the first round: axes, layers, groups."""
 NAMES_LEFT_ALONE = re.compile(r"kernel|stride|padding|dilation|pool")
 """These say what is computed, not how much of it."""
-MOST_ROUNDS = 4
+MAX_ROUNDS = 4
 """Each halves the goals, as long as the whole is too large."""
 USUAL_SPLITS = (2, 3, 4, 8, 16, 32, 64)
 """Numbers of heads, groups and patches that sizes are often multiples of."""
@@ -43,7 +43,7 @@ BOUND_SIZE_DIVISORS = (8, 4, 2)
 
 def fits(weight: Weight) -> bool:
     """Says whether a reference of this weight is small enough for the interpreter."""
-    return weight.elements <= MOST_ELEMENTS and weight.operations <= MOST_OPERATIONS
+    return weight.elements <= MAX_SHRUNK_ELEMENTS and weight.operations <= MAX_SHRUNK_OPERATIONS
 
 
 class Search:
@@ -71,14 +71,14 @@ class Search:
         left it.
         """
         after_first = (self.sizes, self.weight)
-        for step in range(MOST_ROUNDS):
+        for step in range(MAX_ROUNDS):
             before, held = self.sizes, self._held()
             for name in sorted(self.original, key=lambda n: -self.value(n)):
                 self._reduce(name, step)
             if self.weight is not None and fits(self.weight):
                 return
             after_first = after_first if step else (self.sizes, self.weight)
-            if (step and self.sizes == before) or (held == self._held() and held > MOST_ELEMENTS):
+            if (step and self.sizes == before) or (held == self._held() and held > MAX_SHRUNK_ELEMENTS):
                 break
         self.sizes, self.weight = after_first
 
@@ -93,7 +93,7 @@ class Search:
         large = {n: v for n, v in self.original.items() if v > MAX_VALUE_LEFT_ALONE and not NAMES_LEFT_ALONE.search(n)}
         goals = {n: min(v, goal_of(v) * self.factor) for n, v in large.items()}
         longest = max(large, key=lambda n: large[n], default="")
-        for step in range(MOST_ROUNDS if large else 0):
+        for step in range(MAX_ROUNDS if large else 0):
             sizes = {**goals, longest: goals[longest] >> 2 * step | 1}
             if (weight := self._weigh(sizes, MAX_OPERATOR_CALLS_TO_JUMP)) is not None:
                 self.sizes, self.weight = sizes, weight
@@ -145,7 +145,7 @@ class Search:
         if self.weight is None or _is_lighter(weight, self.weight):
             self.sizes, self.weight = sizes, weight
 
-    def _weigh(self, sizes: dict[str, int], most: int = MOST_OPERATOR_CALLS) -> Weight | None:
+    def _weigh(self, sizes: dict[str, int], most: int = MAX_OPERATOR_CALLS) -> Weight | None:
         """None where the reference does not run with these sizes, takes too long to try, or computes nothing."""
         if self._left <= 0:
             return None
@@ -190,7 +190,7 @@ def _read_by_model(source: str) -> set[str]:
 
 def goal_of(value: int) -> int:
     """Returns the small value that an integer of the reference is to be brought down to."""
-    return next((goal for most, goal in GOAL_SIZES if value <= most), LARGEST_GOAL)
+    return next((goal for most, goal in GOAL_SIZES if value <= most), MAX_GOAL)
 
 
 def sizes_to_try(goal: int, value: int, others: set[int]) -> list[int]:

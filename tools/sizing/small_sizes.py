@@ -15,7 +15,7 @@ from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import Weight, count_held_elements, run_once, weigh
 from kernelwright.tools.report import Value
-from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, MOST_OPERATIONS, Search, fits, places
+from kernelwright.tools.sizing.size_search import MAX_SHRUNK_ELEMENTS, MAX_SHRUNK_OPERATIONS, Search, fits, places
 
 MAX_RUN_FOR_REAL = (1 << 25, 2_000_000_000)
 """Elements and operations up to which a reference that stays too large is run for real."""
@@ -121,16 +121,22 @@ def _heavy_by_weights(weight: Weight) -> bool:
     """Whether only weights are too large: an interpreter has no more to do than elsewhere, and reads them once."""
     held = sum(_numel(shape) for shape in weight.weights)
     rest = weight.elements - held
-    return held <= MAX_INTERPRETED_WEIGHTS and rest <= MOST_ELEMENTS and weight.operations <= MOST_OPERATIONS
+    return (
+        held <= MAX_INTERPRETED_WEIGHTS and rest <= MAX_SHRUNK_ELEMENTS and weight.operations <= MAX_SHRUNK_OPERATIONS
+    )
 
 
 def _why_too_large(problem: Problem, sizes: dict[str, int], weight: Weight) -> str:
     """Why it is still too large."""
-    heavy = f"{weight.elements:,} elements" if weight.elements > MOST_ELEMENTS else f"{weight.operations:,} operations"
+    heavy = (
+        f"{weight.elements:,} elements"
+        if weight.elements > MAX_SHRUNK_ELEMENTS
+        else f"{weight.operations:,} operations"
+    )
     held = sum(_numel(shape) for shape in weight.weights)
     if not places(problem):
         return f"{heavy}: no size is written where it could be changed"
-    if held > MOST_ELEMENTS:
+    if held > MAX_SHRUNK_ELEMENTS:
         return f"{heavy}: {held:,} of them weights of layers whose widths are written inside Model"
     return f"{heavy}: nothing more can be made smaller"
 
@@ -138,7 +144,7 @@ def _why_too_large(problem: Problem, sizes: dict[str, int], weight: Weight) -> s
 def _as_it_is(problem: Problem) -> SmallSizes | None:
     """A reference that does not run without data (it reads values), where its own sizes are small."""
     try:
-        if count_held_elements(problem) > MOST_ELEMENTS:
+        if count_held_elements(problem) > MAX_SHRUNK_ELEMENTS:
             return None
         finite, flat = _look(run_once(problem))
     except Exception:

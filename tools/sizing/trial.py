@@ -15,7 +15,7 @@ from kernelwright.tools.references.dry_run import DryRunFailed, Weight, run_once
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.report import Value
 
-MOST_CALLS = 4_000
+MAX_DRY_RUN_CALLS = 4_000
 """aten calls of one dry run, about 0.7 s of a CPU. A recurrence over thousands of steps is not tried at such sizes."""
 TRIAL_CALLS = 12
 """aten calls that a trial is charged for beside those that it makes: reading and building the module takes a
@@ -63,7 +63,7 @@ class Trials:
 def _tried(source: str, sizes: tuple[tuple[str, int], ...], real: bool) -> DryRunOutcome:
     problem = Problem(name="reference", source=source).with_sizes(dict(sizes))
     try:
-        weight = _weigh_for_real(problem) if real else weigh(problem, MOST_CALLS)
+        weight = _weigh_for_real(problem) if real else weigh(problem, MAX_DRY_RUN_CALLS)
     except DryRunFailed as failed:
         return DryRunOutcome(weight=None, calls=TRIAL_CALLS + FAILED_CALLS + failed.ops, why=str(failed))
     if any(0 in shape for shape in weight.inputs + weight.outputs):

@@ -39,10 +39,10 @@ BASELINE_SECONDS = 180.0
 """For compiling and timing one problem, and for starting the process."""
 TIMED_CALLS = 50
 READY_MESSAGE = b"ready"
-MOST_PROBLEMS = 64
+MAX_PROBLEMS_PER_PROCESS = 64
 """That one process compiles before another takes its place: what it has compiled stays loaded in it."""
-CORES_AN_AHEAD_PROCESS = 8
-MOST_AHEAD_PROCESSES = 4
+CORES_PER_AHEAD_PROCESS = 8
+MAX_AHEAD_PROCESSES = 4
 """Processes that compile ahead: each keeps half a gigabyte of the GPU, and has compilers of its own for kernels."""
 
 
@@ -156,7 +156,7 @@ class _Compiler:
     @property
     def usable(self) -> bool:
         """Whether it can be given another problem."""
-        return not self._trouble and self._problems < MOST_PROBLEMS
+        return not self._trouble and self._problems < MAX_PROBLEMS_PER_PROCESS
 
     def get_ready(self) -> None:
         """Waits until it has imported what it needs."""
@@ -252,7 +252,7 @@ class _Ahead:
 
 
 def _ahead_processes() -> int:
-    return max(1, min(MOST_AHEAD_PROCESSES, (os.cpu_count() or 1) // CORES_AN_AHEAD_PROCESS))
+    return max(1, min(MAX_AHEAD_PROCESSES, (os.cpu_count() or 1) // CORES_PER_AHEAD_PROCESS))
 
 
 def measure(problem: Problem, device: str) -> Baseline:

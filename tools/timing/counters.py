@@ -1,7 +1,7 @@
 """Hardware counters by ncu and out-of-bounds accesses by compute-sanitizer: on demand, bounded in time, never fatal.
 
-Both run `tools.tracing.once` behind a command prefix that walls it in; what they report comes through a file, since the
-candidate may print what it likes. Nothing here is part of a verdict but a memcheck finding.
+Both run `tools.tracing.profiled_calls` behind a command prefix that sandboxes it. What they report comes through a
+file, since the candidate may print what it likes. Only a finding of memcheck is part of a verdict.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ METRICS = {
 }
 """By ncu's name. A GPU that lacks one of them gets the others in a second try."""
 WEIGHT_METRIC = "gpu__time_duration.sum"
-MOST_LAUNCHES = 20
-FOUND_EXIT_CODE = 86
+MAX_PROFILED_LAUNCHES = 20
+ERRORS_FOUND_EXIT_CODE = 86
 """Exit code that the sanitizer is told to give when it finds something."""
 _SANITIZER_PLACE = re.compile(
     r"^=+\s+at (?P<kernel>[^\n+(]+?)(?:\(.*?\))?(?:\+0x[0-9a-f]+)?(?: in (?P<file>[^\n]+?):(?P<line>\d+))?$", re.M
@@ -62,7 +62,7 @@ def find_tool(name: str, places: Iterable[str]) -> str | None:
 
 
 def call_spec(source: Path, init: Any, inputs: Sequence[Any], device: str) -> dict[str, Any]:
-    """What `tools.tracing.once` needs: arguments by shape, dtype and range, never by content.
+    """What `tools.tracing.profiled_calls` needs: arguments by shape, dtype and range, never by content.
 
     init: (positional, named).
     """
@@ -105,7 +105,7 @@ def hardware_counters(
             "--target-processes",
             "all",
         ]
-        options += ["--launch-count", str(MOST_LAUNCHES), "--metrics", ",".join(wanted), "--log-file", str(log)]
+        options += ["--launch-count", str(MAX_PROFILED_LAUNCHES), "--metrics", ",".join(wanted), "--log-file", str(log)]
         code, said = _run([*prefix, ncu, *options, *_once(spec)], scratch, seconds)
         if code is None:
             return CounterRun(note=f"ncu took over {seconds:.0f} s: no hardware counters")
@@ -158,7 +158,7 @@ def memory_check(
         "--tool",
         "memcheck",
         "--error-exitcode",
-        str(FOUND_EXIT_CODE),
+        str(ERRORS_FOUND_EXIT_CODE),
         "--print-limit",
         "5",
         "--log-file",
@@ -202,7 +202,7 @@ def _source_line(spec: Path | None, line: int | None) -> SourceLine | None:
 
 
 def _once(spec: Path) -> list[str]:
-    return [sys.executable, "-m", "kernelwright.tools.tracing.once", str(spec)]
+    return [sys.executable, "-m", "kernelwright.tools.tracing.profiled_calls", str(spec)]
 
 
 def _run(

@@ -85,7 +85,7 @@ def _with_counters(
 
 
 def _write_call(problem: Problem, source: str, device: str, scratch: Path) -> Path:
-    """The file that tells tools.tracing.once what to call, and with what."""
+    """The file that tells tools.tracing.profiled_calls what to call, and with what."""
     from kernelwright.tools.references.reference import Reference
     from kernelwright.tools.timing.counters import call_spec
 

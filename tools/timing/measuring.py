@@ -25,8 +25,8 @@ from kernelwright.tools.timing.measurement import (
 
 CANDIDATE_MS, REFERENCE_MS = 60.0, 12.0
 """GPU time of one candidate's own blocks, and of the reference's beside them."""
-LEAST_CALLS, MOST_CALLS, BLOCKS = 6, 48, 3
-SLOW, FEW_CALLS = 3.0, 3
+MIN_CALLS, MAX_CALLS, BLOCKS = 6, 48, 3
+SLOW_FACTOR, CALLS_WHEN_SLOW = 3.0, 3
 """A candidate that takes so many times what the reference takes is timed in so few calls."""
 TRIAL_BLOCK = 16
 """Calls of one block of a trial."""
@@ -214,12 +214,12 @@ class Measuring:
         """
         eager = self._reference.record.median
         estimate = statistics.median(self._block(2, kept=False))
-        if estimate > SLOW * eager and estimate > 1.0:
-            calls, blocks = FEW_CALLS, 1
+        if estimate > SLOW_FACTOR * eager and estimate > 1.0:
+            calls, blocks = CALLS_WHEN_SLOW, 1
         else:
             each = estimate + self._clock.flush_ms
-            calls, blocks = max(LEAST_CALLS, min(MOST_CALLS, int(CANDIDATE_MS / each))), BLOCKS
-        beside = max(1, min(MOST_CALLS // 4, int(REFERENCE_MS / blocks / (eager + self._clock.flush_ms))))
+            calls, blocks = max(MIN_CALLS, min(MAX_CALLS, int(CANDIDATE_MS / each))), BLOCKS
+        beside = max(1, min(MAX_CALLS // 4, int(REFERENCE_MS / blocks / (eager + self._clock.flush_ms))))
         self._eager += self._reference.block(beside)
         for _ in range(blocks):
             self._block(max(1, calls // blocks))
@@ -276,12 +276,12 @@ class Measuring:
         with well_formed():
             disturbed = bool(reply["disturbed"])
         if compare is not None:
-            with self._room_meanwhile():
+            with self._memory_freed_meanwhile():
                 _compare_timed(compare, last)
         return disturbed
 
     @contextmanager
-    def _room_meanwhile(self) -> Iterator[None]:
+    def _memory_freed_meanwhile(self) -> Iterator[None]:
         """No graph nor copy of inputs takes memory, on either side, where there is to be room for what follows."""
         if not self._sparing:
             yield

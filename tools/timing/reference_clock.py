@@ -15,7 +15,7 @@ from kernelwright.tools.replaying.gpu.stopwatch import host_time, timed_block
 from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 
-BUDGET_MS, LEAST_CALLS, MOST_CALLS = 200.0, 8, 60
+BUDGET_MS, MIN_CALLS, MAX_CALLS = 200.0, 8, 60
 """Of the measurement of record: GPU time, and calls."""
 BLOCK_CALLS = 8
 HELD_GRAPHS_DIVISOR = 10
@@ -153,7 +153,7 @@ class ReferenceClock:
         self.block(2)
         samples = self.block(3)
         left = BUDGET_MS / (statistics.median(samples) + self._flush_ms)
-        most = max(LEAST_CALLS, min(MOST_CALLS, int(left)))
+        most = max(MIN_CALLS, min(MAX_CALLS, int(left)))
         while len(samples) < most and not is_settled(summarise_samples(samples), 0.004):
             samples += self.block(min(BLOCK_CALLS, most - len(samples)))
         self._record[self.graphs] = samples

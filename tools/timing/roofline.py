@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.operator_costs import PRODUCTS, OperatorTally, storage_of, trace
+from kernelwright.tools.references.operator_costs import PRODUCT_OPERATORS, OperatorTally, storage_of, trace
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.report import Number, Roofline, Value
 
-WINOGRAD = 4
+WINOGRAD_FACTOR = 4
 """F(4x4, 3x3) multiplies a quarter as often as a direct convolution (Lavin and Gray 2016)."""
-STRASSEN = 0.75
+STRASSEN_FACTOR = 0.75
 """Two levels: (7/8)^2, rounded down."""
 FORMATS = {
     "float64": "fp64",
@@ -152,9 +152,9 @@ def _least_operations(seen: OperatorTally, outputs: list[Any], structure: Struct
     if structure is None or structure.kept or structure.unused or len(seen.products) != 1 or not seen.plain:
         return 0
     (product,) = seen.products
-    if product.name not in PRODUCTS or not product.direct or sum(o.numel() for o in outputs) < product.out:
+    if product.name not in PRODUCT_OPERATORS or not product.direct or sum(o.numel() for o in outputs) < product.out:
         return 0
-    return int(product.operations * STRASSEN / (WINOGRAD if product.window > 1 else 1))
+    return int(product.operations * STRASSEN_FACTOR / (WINOGRAD_FACTOR if product.window > 1 else 1))
 
 
 def structure_of(reference: Reference, seed: int = 0) -> Structure:

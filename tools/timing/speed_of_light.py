@@ -10,7 +10,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, ProfileResult
 from kernelwright.tools.timing.roofline import Structure, Work, count, floor_ms, roofline, structure_of
 
-FLOOR_SHARE = 0.9
+MIN_SHARE_OF_FLOOR = 0.9
 """Faster than this share of the floor is a fault: the clock, the counts and the peaks have their own errors."""
 
 _work_by_problem: dict[tuple[str, str], Work | None] = {}
@@ -59,7 +59,7 @@ def add_speed_of_light(problem: Problem, result: ProfileResult, gpu: Any) -> Pro
     line = roofline(work, gpu.bytes_per_second, gpu.rates)
     share = line.milliseconds / result.candidate.median if line.milliseconds else None
     floor = floor_ms(work, gpu.bytes_per_second, gpu.rates, gpu.l2_bytes or 0)
-    if result.candidate.median < FLOOR_SHARE * floor:
+    if result.candidate.median < MIN_SHARE_OF_FLOOR * floor:
         message = (
             f"{result.candidate.median:.4g} ms a call, but moving {work.floor_bytes} bytes alone takes "
             f"{floor:.4g} ms on this GPU: the time is "

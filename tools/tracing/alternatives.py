@@ -10,11 +10,11 @@ from typing import Any
 from kernelwright.tools.report import clean_text
 from kernelwright.tools.tracing.trace import Choice, Launch, Step, Traced
 
-MOST_CONFIGURATIONS = 256
+MAX_CONFIGURATIONS = 256
 """That are checked by themselves at one size."""
 
 
-def untaken(steps: Sequence[Step], traced: Traced, taken: Iterable[int]) -> list[int]:
+def configurations_not_taken(steps: Sequence[Step], traced: Traced, taken: Iterable[int]) -> list[int]:
     """Numbers that take what none of the numbers in `taken` has.
 
     Every choice among n alternatives takes alternative `number % n`. Configurations that differ in their warps and
@@ -29,7 +29,7 @@ def untaken(steps: Sequence[Step], traced: Traced, taken: Iterable[int]) -> list
         if new:
             seen |= new
             found.append(number)
-    return found[:MOST_CONFIGURATIONS]
+    return found[:MAX_CONFIGURATIONS]
 
 
 def configuration_named(steps: Sequence[Step], number: int) -> str:

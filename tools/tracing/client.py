@@ -15,7 +15,7 @@ from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, Process
 from kernelwright.tools.tracing.trace import Traced, TraceError, read_traced
 
 TRACER_ENTRY = "kernelwright.tools.tracing.tracer:serve"
-MOST_MESSAGES = 5_000
+MAX_MESSAGES = 5_000
 CALLS_AT_FIRST_SIZE = 12
 """Calls of forward at the first size: host code that changes what it does after some calls is seen here."""
 
@@ -157,7 +157,7 @@ def _listen(
 ) -> tuple[dict[str, Any], Failure | None]:
     """The last message, or the failure that came in its place."""
     doing = "starting"
-    for _ in range(MOST_MESSAGES):
+    for _ in range(MAX_MESSAGES):
         try:
             message = process.receive(max(deadline - time.monotonic(), 0.01))
         except ProcessTimedOut:

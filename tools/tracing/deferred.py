@@ -21,7 +21,7 @@ from kernelwright.tools.tracing.pretended_gpu.offline_driver import (
 )
 from kernelwright.tools.tracing.tape import Step, Tape, TooLong
 
-MOST_ALTERNATIVES = 256
+MAX_ALTERNATIVES = 256
 """Configurations of one autotuned launch, after pruning: all are written down, and checked."""
 
 
@@ -160,10 +160,10 @@ def _launch_autotuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dic
     configs = tuner.__dict__.get("_written", {}).get(key, configs)
     done: list[tuple[list[Step], str, Any]] = []
     trouble: Exception | None = None
-    if len(configs) > MOST_ALTERNATIVES:
+    if len(configs) > MAX_ALTERNATIVES:
         raise TooLong(
             f"{len(configs)} configurations of one autotuned launch: a verdict checks each of them, and at most "
-            f"{MOST_ALTERNATIVES}"
+            f"{MAX_ALTERNATIVES}"
         )
     for config in configs:
         with tape.diverted() as steps:

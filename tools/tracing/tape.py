@@ -18,11 +18,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.tracing.kernels import NotPlain, Texts, plain
 from kernelwright.tools.tracing.pretended_gpu.fake_gpu import VALUES
-from kernelwright.tools.tracing.trace import MOST_DATA, MOST_STEPS, Json
+from kernelwright.tools.tracing.trace import MAX_DATA_BYTES, MAX_STEPS, Json
 
 Step = dict[str, Any]
 _SILENT = ("prim", "prims_guard")
-MOST_TENSORS = 200_000
+MAX_TENSORS = 200_000
 
 
 class TooLong(RuntimeError):
@@ -53,7 +53,7 @@ class Tape(TorchDispatchMode):
         known = self._numbers.get(id(tensor))
         if known is not None:
             return known
-        if len(self._alive) >= MOST_TENSORS:
+        if len(self._alive) >= MAX_TENSORS:
             raise TooLong("more tensors than a trace may hold")
         number = self._numbers[id(tensor)] = len(self._alive)
         self._alive.append(tensor)
@@ -71,7 +71,7 @@ class Tape(TorchDispatchMode):
             values = tensor.detach().cpu().contiguous()
             raw = bytes(values.view(-1).view(torch.uint8).tolist()) if values.numel() else b""
         self._data += len(raw)
-        if self._data > MOST_DATA // 2:
+        if self._data > MAX_DATA_BYTES // 2:
             raise TooLong("more data of the host's own than a trace may hold")
         self._append({
             "t": number, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": [int(n) for n in tensor.shape],
@@ -137,8 +137,8 @@ class Tape(TorchDispatchMode):
 
     # -------------------------------------------------------------- steps
     def _append(self, step: Step) -> None:
-        if len(self.steps) >= MOST_STEPS:
-            raise TooLong(f"more than {MOST_STEPS:,} steps in one call")
+        if len(self.steps) >= MAX_STEPS:
+            raise TooLong(f"more than {MAX_STEPS:,} steps in one call")
         if "op" not in step and "data" not in step:  # a launch, or a choice of launches
             VALUES.forget_all()
         step["line"] = self._line()

@@ -35,21 +35,21 @@ TRACE_VERSION = 1
 """Raised when a field changes its meaning."""
 Json = Any
 
-MOST_STEPS = 1 << 16
+MAX_STEPS = 1 << 16
 """Operators and launches of one call, those of all autotune configurations together."""
-MOST_KERNELS = 2048
+MAX_KERNELS = 2048
 """Specialisations of one candidate over all sizes."""
-MOST_FUNCTIONS = 256
-LONGEST_FUNCTION = 200_000
+MAX_FUNCTIONS = 256
+MAX_FUNCTION_CHARACTERS = 200_000
 """Characters of the text of one function."""
-LONGEST_NAME = 200
-MOST_DATA = 4 << 20
+MAX_NAME_CHARACTERS = 200
+MAX_DATA_BYTES = 4 << 20
 """Bytes of all constant tensors of one trace, base64 included."""
-DEEPEST_NESTING = 24
+MAX_NESTING = 24
 """Nesting of a value."""
-MOST_VALUES = 2_000_000
+MAX_VALUE_NODES = 2_000_000
 """Nodes of all values of one trace."""
-LARGEST_INTEGER = 1 << 64
+MAX_INTEGER = 1 << 64
 
 
 class TraceError(ValueError):
@@ -241,24 +241,24 @@ def _check_size(message: Json) -> None:
     while waiting:
         value, depth = waiting.pop()
         seen += 1
-        if seen > MOST_VALUES or depth > DEEPEST_NESTING:
+        if seen > MAX_VALUE_NODES or depth > MAX_NESTING:
             raise TraceError("the trace is too large or nested too deeply")
         if isinstance(value, dict):
-            if any(len(k) > LONGEST_NAME for k in value):
+            if any(len(k) > MAX_NAME_CHARACTERS for k in value):
                 raise TraceError("the trace holds a name that is too long")
             waiting += [(v, depth + 1) for v in value.values()]
         elif isinstance(value, list):
             waiting += [(v, depth + 1) for v in value]
-        elif isinstance(value, int) and not -LARGEST_INTEGER < value < LARGEST_INTEGER:
+        elif isinstance(value, int) and not -MAX_INTEGER < value < MAX_INTEGER:
             raise TraceError("the trace holds an integer of more than 64 bits")
 
 
 def _check_bounds(traced: Traced) -> None:
     if traced.version != TRACE_VERSION:
         raise TraceError(f"the trace is of version {traced.version}, not {TRACE_VERSION}")
-    if len(traced.kernels) > MOST_KERNELS or len(traced.functions) > MOST_FUNCTIONS:
+    if len(traced.kernels) > MAX_KERNELS or len(traced.functions) > MAX_FUNCTIONS:
         raise TraceError("the trace names too many kernels")
-    if any(len(f.text) > LONGEST_FUNCTION for f in traced.functions.values()):
+    if any(len(f.text) > MAX_FUNCTION_CHARACTERS for f in traced.functions.values()):
         raise TraceError("a kernel's text is too long")
     if any(k.function not in traced.functions for k in traced.kernels.values()):
         raise TraceError("a kernel without a text")
@@ -270,9 +270,9 @@ def _check_bounds(traced: Traced) -> None:
 def _check_trace(trace: Trace, traced: Traced) -> None:
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
     flat = list(all_steps(steps))
-    if len(flat) > MOST_STEPS:
+    if len(flat) > MAX_STEPS:
         raise TraceError("the trace has too many steps")
-    if sum(len(s.data) for s in flat if isinstance(s, Data)) > MOST_DATA:
+    if sum(len(s.data) for s in flat if isinstance(s, Data)) > MAX_DATA_BYTES:
         raise TraceError("the trace holds too much data of its own")
     for step in flat:
         if isinstance(step, Launch) and step.kernel not in traced.kernels:

@@ -35,10 +35,10 @@ from kernelwright.tools.tracing.pretended_gpu import helion_inputs
 from kernelwright.tools.tracing.tape import Step, Tape
 from kernelwright.tools.tracing.trace import TRACE_VERSION, output_leaves
 
-MOST_OUTPUTS = 64
-MANY_CALLS_SECONDS, SEVERAL = 0.5, 5
+MAX_OUTPUTS = 64
+MAX_SECONDS_FOR_MANY_CALLS, CALLS_WHEN_SLOW = 0.5, 5
 """Where two calls take longer than this, so many are made instead of many."""
-TWO_CALLS_SECONDS = 8.0
+MAX_SECONDS_FOR_MORE_CALLS = 8.0
 """Where two take longer than this (a network of tens of thousands of steps), no more are made."""
 
 
@@ -191,8 +191,8 @@ class Tracer:
         """
         spec, wanted, begun = size["spec"]["inputs"], max(2, int(size.get("calls", 2))), time.monotonic()
         calls = [self._call(model, self._inputs(spec)) for _ in range(2)]
-        if (took := time.monotonic() - begun) > MANY_CALLS_SECONDS:
-            wanted = min(wanted, SEVERAL if took < TWO_CALLS_SECONDS else 2)
+        if (took := time.monotonic() - begun) > MAX_SECONDS_FOR_MANY_CALLS:
+            wanted = min(wanted, CALLS_WHEN_SLOW if took < MAX_SECONDS_FOR_MORE_CALLS else 2)
         if wanted > 2:
             seen = self._inputs(spec)
             calls += [self._call(model, seen), self._call(model, seen)]
@@ -276,7 +276,7 @@ class Tracer:
             "parameters": [n for n, t in state.items() if isinstance(t, torch.nn.Parameter)],
             "shapes": {n: [int(s) for s in t.shape] for n, t in state.items()},
             "dtypes": {n: str(t.dtype).removeprefix("torch.") for n, t in state.items()},
-            "forms": [self._form(leaf) for leaf in list(output_leaves(first["outputs"]))[:MOST_OUTPUTS]],
+            "forms": [self._form(leaf) for leaf in list(output_leaves(first["outputs"]))[:MAX_OUTPUTS]],
         }
 
     def _form(self, leaf: Any) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from kernelwright.tools.tuning.kernel_text.parameters import Role, Setting
 
 MIN_DOT_EXTENT = 16
 """Of every extent of `tl.dot` (triton.language.dot)."""
-MOST_ELEMENTS = 1 << 16
+MAX_TILE_EXTENT = 1 << 16
 """Of one extent: larger blocks do not fit the registers."""
-FACTORS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
+TILE_FACTORS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
 """Times the start, of a tile outside products."""
 WARPS: tuple[int, ...] = (1, 2, 4, 8, 16)
 STAGES: tuple[int, ...] = (1, 2, 3, 4, 5)
@@ -19,7 +19,7 @@ COUNTS: tuple[int, ...] = (1, 2, 4, 8, 16)
 PRECISIONS: tuple[str, ...] = ("ieee", "tf32x3", "bf16x6", "bf16x3", "tf32")
 DEFAULTS: dict[Role, Setting] = {Role.WARPS: 4, Role.STAGES: 3, Role.CTAS: 1, Role.PRECISION: "tf32"}
 """What Triton takes where a launch says nothing (backends/nvidia/compiler.py, CUDAOptions)."""
-COUNTED = ("GROUP", "SPLIT", "UNROLL", "STAGES", "PROGRAMS")
+WORK_COUNT_WORDS = ("GROUP", "SPLIT", "UNROLL", "STAGES", "PROGRAMS")
 """Parts of the names of constexprs that count work and do not describe it, upper case."""
 
 
@@ -29,8 +29,8 @@ def tile_values(start: int, in_product: bool, unmasked: bool) -> tuple[int, ...]
     unmasked: the kernel relies on its blocks to divide the extents, so no block may be larger than its own.
     """
     least = MIN_DOT_EXTENT if in_product else 1
-    near = DOT_PRODUCT if in_product else tuple(int(start * factor) for factor in FACTORS)
-    found = {v for v in near if v >= least and _power(v) and v <= MOST_ELEMENTS}
+    near = DOT_PRODUCT if in_product else tuple(int(start * factor) for factor in TILE_FACTORS)
+    found = {v for v in near if v >= least and _power(v) and v <= MAX_TILE_EXTENT}
     if unmasked:
         found = {v for v in found if v <= start}
     return tuple(sorted(found | {start}))
@@ -48,7 +48,7 @@ def option_values(role: Role, start: int) -> tuple[int, ...]:
 
 def counts_work(name: str) -> bool:
     """Whether a constexpr that is no extent says how work is divided, by its name; a KERNEL or a STRIDE does not."""
-    return any(part in name.upper() for part in COUNTED)
+    return any(part in name.upper() for part in WORK_COUNT_WORDS)
 
 
 def _power(value: int) -> bool:

@@ -15,7 +15,7 @@ from kernelwright.tools.report import KernelResources, Number, Value
 from kernelwright.tools.tuning.instruction_counts import InstructionCounts
 from kernelwright.tools.tuning.launched import LaunchFacts
 
-ISSUED_A_CYCLE = 4
+INSTRUCTIONS_PER_CYCLE = 4
 """Warp instructions that a multiprocessor issues in a cycle: one for each of its partitions."""
 BUSY_WARPS = 16
 """Resident warps of a multiprocessor from which on it issues in every cycle, about; fewer wait for own results."""
@@ -25,7 +25,7 @@ CACHE_FACTOR = 2.5
 """Bandwidth of the L2 cache over that of the memory, about."""
 SYNCHRONOUS_SHARE = 0.62
 """Of the tensor cores' peak that `mma.sync` reaches where there is `wgmma`, about."""
-STARTING_CYCLES = 1500.0
+BLOCK_START_CYCLES = 1500.0
 """Of a block: launching it and its first loads."""
 _FORMATS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "f32": "tf32"}
 
@@ -61,15 +61,15 @@ def rank(launch: LaunchFacts, resources: KernelResources, counts: InstructionCou
     stages = int(launch.options.get("num_stages") or 3)
     spilled = (resources.spills or 0) * threads * max(1.0, counts.iterations) / 128
     busy = min(1.0, together * warps / BUSY_WARPS)
-    issue = together * (counts.issued * warps / ISSUED_A_CYCLE + spilled) / busy
-    memory = together * counts.bytes * threads / _bytes_a_cycle(peak, target, clock)
-    tensor = together * counts.operations * threads / _products_a_cycle(peak, target, clock, resources)
+    issue = together * (counts.issued * warps / INSTRUCTIONS_PER_CYCLE + spilled) / busy
+    memory = together * counts.bytes * threads / _bytes_per_cycle(peak, target, clock)
+    tensor = together * counts.operations * threads / _products_per_cycle(peak, target, clock, resources)
     waits = counts.iterations if counts.iterations > 1 else 0.0
-    latency = STARTING_CYCLES + waits * LATENCY_CYCLES / max(1, stages - 1)
+    latency = BLOCK_START_CYCLES + waits * LATENCY_CYCLES / max(1, stages - 1)
     longest = max(issue, memory, tensor, latency)
     return Binding(
         issue=waves * issue, tensor=waves * tensor, memory=waves * memory, latency=waves * latency,
-        cycles=waves * (longest + STARTING_CYCLES),
+        cycles=waves * (longest + BLOCK_START_CYCLES),
     )  # fmt: skip
 
 
@@ -79,13 +79,13 @@ def _clock(peak: Peak | None, target: Target) -> float:
     return rate / (target.multiprocessors * 128 * 2) if rate else 1.7e9
 
 
-def _bytes_a_cycle(peak: Peak | None, target: Target, clock: float) -> float:
+def _bytes_per_cycle(peak: Peak | None, target: Target, clock: float) -> float:
     """Of one multiprocessor."""
     bandwidth = peak.bytes_per_second if peak is not None else 2e12
     return CACHE_FACTOR * bandwidth / (target.multiprocessors * clock)
 
 
-def _products_a_cycle(peak: Peak | None, target: Target, clock: float, resources: KernelResources) -> float:
+def _products_per_cycle(peak: Peak | None, target: Target, clock: float, resources: KernelResources) -> float:
     """Operations of one multiprocessor's tensor cores, in the slowest format that the kernel multiplies."""
     rates = peak.rates if peak is not None else {"fp32": 1e13}
     named = [_FORMATS.get(kind, "fp16") for kind in resources.mma_types]

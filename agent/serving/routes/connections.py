@@ -18,7 +18,7 @@ BODY_SECONDS = 30.0
 """Until the whole body has arrived; then 408."""
 READER_SECONDS = 30.0
 """That a reader may take nothing; then the connection is closed."""
-MOST_CONNECTIONS = 4096
+MAX_CONNECTIONS = 4096
 """At once; a server of fewer descriptors has half of those."""
 
 
@@ -79,7 +79,7 @@ class Connection(H11Protocol):
 
     header_seconds = HEADER_SECONDS
     reader_seconds = READER_SECONDS
-    most_connections = MOST_CONNECTIONS
+    most_connections = MAX_CONNECTIONS
     _heard = 0.0
     """When something arrived last, by the loop's clock."""
     _header_deadline: asyncio.TimerHandle | None = None

@@ -22,7 +22,7 @@ from kernelwright.agent.viewing.show.words import AdaptiveTable
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
-MOST_ROWS = 24
+MAX_ROWS = 24
 MAX_FAILURES_SHOWN = 3
 """Messages of configurations that do not compile."""
 
@@ -65,7 +65,7 @@ def group_table(group: ParameterGroup, tuned: TuningResult) -> AdaptiveTable:
     ]
     cells = [
         [Text(cell, style="bold" if row.fate is ConfigurationOutcome.WON else "") for cell in _cells(row, group, tuned)]
-        for row in rows[:MOST_ROWS]
+        for row in rows[:MAX_ROWS]
     ]
     headings = ("configuration", *times, *numbers, "held by")
     return AdaptiveTable(headings, cells, numeric=(*times, *numbers), wrapped=("configuration",))

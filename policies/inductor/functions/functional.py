@@ -15,7 +15,7 @@ from kernelwright.policies.inductor.functions.indexing import (
     set_element,
     unfold,
 )
-from kernelwright.policies.inductor.refusing import NO_DROPOUT, Refused
+from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, Refused
 
 
 def replace_functions() -> None:
@@ -23,7 +23,7 @@ def replace_functions() -> None:
     import torch
     import torch.nn.functional as functional
 
-    from kernelwright.policies.inductor.functions.bags import embedding_bag
+    from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
     from kernelwright.policies.inductor.functions.linear_layer import linear
     from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
     from kernelwright.policies.inductor.functions.ranking import ordering_functions
@@ -31,9 +31,9 @@ def replace_functions() -> None:
     from kernelwright.policies.inductor.functions.sampling import grid_sampling
     from kernelwright.policies.inductor.functions.statistics import histc, statistics_functions
     from kernelwright.policies.inductor.functions.tensor_methods import take_along_dim, tensor_methods
-    from kernelwright.policies.inductor.tracing.chance import factories_without_generator
     from kernelwright.policies.inductor.tracing.loop_running import cat, stack
     from kernelwright.policies.inductor.tracing.numbers import Real, tensor_of
+    from kernelwright.policies.inductor.tracing.randomness import factories_without_generator
 
     own = {
         "group_norm": group_norm, "scaled_dot_product_attention": attention,
@@ -102,7 +102,7 @@ def with_names_of_torch(function: Any) -> Any:
 def _dropout(name: str) -> Any:
     def dropout(input: Any, p: float = 0.5, training: bool = DROPOUT[name], inplace: bool = False) -> Any:
         if training and p:
-            raise Refused(f"{name} in training mode draws random numbers", advice=NO_DROPOUT)
+            raise Refused(f"{name} in training mode draws random numbers", advice=DROPOUT_ADVICE)
         return input
 
     return dropout
@@ -171,7 +171,7 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
     import torch
 
     if dropout_p:
-        raise Refused("dropout of scaled_dot_product_attention draws random numbers", advice=NO_DROPOUT)
+        raise Refused("dropout of scaled_dot_product_attention draws random numbers", advice=DROPOUT_ADVICE)
     if enable_gqa:
         key = repeat_interleave(key, query.shape[-3] // key.shape[-3], -3)
         value = repeat_interleave(value, query.shape[-3] // value.shape[-3], -3)

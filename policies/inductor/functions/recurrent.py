@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelwright.policies.inductor.functions.linear_layer import linear
-from kernelwright.policies.inductor.refusing import NO_DROPOUT, Refused
+from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, Refused
 from kernelwright.policies.inductor.tracing.loops import over_steps
 
 Cell = Callable[[Any, dict[str, Any], Any, Any], dict[str, Any]]
@@ -91,7 +91,7 @@ def _layers(carried: str, step: Cell) -> Any:
         if not isinstance(batch_first, bool):
             raise Refused("a packed sequence has sizes that depend on data")
         if dropout and train and count > 1:
-            raise Refused("dropout between recurrent layers draws random numbers", advice=NO_DROPOUT)
+            raise Refused("dropout between recurrent layers draws random numbers", advice=DROPOUT_ADVICE)
         states = hidden if isinstance(hidden, tuple | list) else (hidden,)
         x = x.transpose(0, 1) if batch_first else x
         each = len(weights) // (count * (2 if both_ways else 1))

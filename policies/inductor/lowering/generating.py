@@ -12,7 +12,7 @@ from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import Traced
 from kernelwright.policies.inductor.tracing.loops import tracing_loops
 
-MOST_CONSTANTS = 1024
+MAX_CONSTANTS = 1024
 """Numbers that forward may have written in it, in all."""
 
 
@@ -39,8 +39,8 @@ def generate(traced: Traced) -> Generated:
             own, more = _generated(body.graph, body.flat, traced)
             bodies.append(_with_names_of_step(own, number))
             constants |= {f"step_{number}_{name}": value for name, value in more.items()}
-    if sum(c.numel() for c in constants.values()) > MOST_CONSTANTS:
-        raise Refused(f"forward has over {MOST_CONSTANTS} numbers written in it")
+    if sum(c.numel() for c in constants.values()) > MAX_CONSTANTS:
+        raise Refused(f"forward has over {MAX_CONSTANTS} numbers written in it")
     return Generated(text, constants, tuple(bodies), channels_last(traced.graph))
 
 

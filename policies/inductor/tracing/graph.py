@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import Refused
-from kernelwright.policies.inductor.tracing.chance import NO_CHANCE, draws, without_draws_of_python
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived
 from kernelwright.policies.inductor.tracing.execution import examples
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
 from kernelwright.policies.inductor.tracing.loops import LoopForm, Loops, Unsuited, tracing_loops
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
+from kernelwright.policies.inductor.tracing.randomness import RANDOMNESS_ADVICE, draws, without_draws_of_python
 from kernelwright.policies.inductor.tracing.sizes import Sizes, is_extent, leaves
 from kernelwright.policies.inductor.tracing.slices import Slices, tracing_slices
 from kernelwright.policies.inductor.tracing.to_gpu import move_to_gpu, on_gpu
@@ -32,7 +32,7 @@ from kernelwright.policies.inductor.values.complex_numbers import (
 )
 from kernelwright.policies.inductor.values.known import KnownValuesMode
 
-MOST_OPERATORS = 8000
+MAX_OPERATORS = 8000
 """Of one graph: a recurrence that is written as a loop is unrolled, and ends here."""
 
 
@@ -295,9 +295,9 @@ def _refuse(graph: Any) -> None:
             )
         if draws(node.target):
             name = str(node.target).split(".")[1].removesuffix("_functional")
-            raise Refused(f"{name} draws random numbers", operator=name, advice=NO_CHANCE)
+            raise Refused(f"{name} draws random numbers", operator=name, advice=RANDOMNESS_ADVICE)
     count = len(graph.graph.nodes)
-    if count > MOST_OPERATORS:
+    if count > MAX_OPERATORS:
         raise Refused(f"{count} operators: a recurrence that is unrolled, or a network too large for one draft")
 
 

@@ -28,7 +28,7 @@ def over_ranges(method: ast.FunctionDef) -> None:
                 number += 1
 
 
-PARTED = ("unbind", "split", "chunk", "transpose", "permute", "movedim", "swapaxes", "flip")
+SPLITTING_METHODS = ("unbind", "split", "chunk", "transpose", "permute", "movedim", "swapaxes", "flip")
 """Functions of tensors whose answer is walked through."""
 
 
@@ -54,7 +54,11 @@ def _walked(walked: ast.expr) -> str:
     """A name, or a call of a function of tensors; empty where it is something else."""
     if isinstance(walked, ast.Name):
         return walked.id
-    called = isinstance(walked, ast.Call) and isinstance(walked.func, ast.Attribute) and walked.func.attr in PARTED
+    called = (
+        isinstance(walked, ast.Call)
+        and isinstance(walked.func, ast.Attribute)
+        and walked.func.attr in SPLITTING_METHODS
+    )
     return ast.unparse(walked) if called else ""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from kernelwright.policies.inductor.tracing.loops import TRACED_STEP, Unsuited
 from kernelwright.policies.inductor.tracing.problem_text import NAMES_OF_NO_SIZE, ProblemText, readable
 
-SMALLEST = 5
+MIN_SIZE = 5
 """Sizes are taken to be at least so large where the problem's are."""
 _LAYOUT_FILES = re.compile(r"^\(?(_prims_common/|_prims/|_meta_registrations\.py|_subclasses/)")
 """Where torch asks for layouts, as its guards name the place."""
@@ -66,7 +66,7 @@ class Sizes:
 
         source = ConstantSource(re.sub(r"\W", "_", path))
         symbol = self.env.create_symbol(value, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
-        smallest = min(value, SMALLEST, self._least.get(path, SMALLEST))
+        smallest = min(value, MIN_SIZE, self._least.get(path, MIN_SIZE))
         self.env.var_to_range[symbol] &= ValueRanges(smallest, int_oo)
         self.where[path] = self.env.create_symintnode(symbol, hint=value, source=source)
         known = self._integers.get(value, [])

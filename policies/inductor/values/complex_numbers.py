@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     im: Any
 
 
-LONGEST_TRANSFORM = 46_340
+MAX_TRANSFORM_ELEMENTS = 46_340
 """Elements: the largest number whose square is below 2 ** 31."""
 OPERATORS_BY_PARTS = {
     "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand", "permute", "transpose", "t", "slice", "select",
@@ -247,8 +247,10 @@ def _angles(count: Any, rows: Any, like: Any) -> tuple[Any, Any]:
     Raises Refused where that product is over what 32 bits hold, which kernels count elements with.
     """
     known = count if isinstance(count, int) else count.node.hint
-    if known is not None and known > LONGEST_TRANSFORM:
-        raise Refused(f"a Fourier transform over more than {LONGEST_TRANSFORM} elements has no kernel", operator="fft")
+    if known is not None and known > MAX_TRANSFORM_ELEMENTS:
+        raise Refused(
+            f"a Fourier transform over more than {MAX_TRANSFORM_ELEMENTS} elements has no kernel", operator="fft"
+        )
     j = torch.arange(count, device=like.device)[:, None]
     k = torch.arange(rows, device=like.device)[None, :]
     angle = (j * k % count).to(like.dtype) * (2 * math.pi / count)

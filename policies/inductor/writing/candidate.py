@@ -14,7 +14,7 @@ from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import Traced
 from kernelwright.policies.inductor.values.complex_numbers import COMPLEX, bare, rank
 from kernelwright.policies.inductor.writing.helpers import BODIES, helpers_for
-from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
+from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.inductor.writing.kernel_text import Written, write_kernel
 from kernelwright.policies.inductor.writing.kernels import comment_of, kernels_of
 from kernelwright.policies.inductor.writing.launch import Host

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator
 from kernelwright.policies.inductor.writing.plain import assignments
 from kernelwright.policies.inductor.writing.products.hoisting import DIVIDING
 
-MOST_BINARIES = 8
+MAX_BINARIES = 8
 """Sets of divisors over a kernel's launches up to which they are constants of it: each set is compiled by itself, and
 a network of a hundred layers has a hundred.
 """
-FEW_KERNELS = 16
+MAX_KERNELS_WITH_CONSTANT_DIVISORS = 16
 """Kernels of a draft up to which all divisors are constants: convolutions lost up to a third of their speed on an H100
 where those of a row were arguments, and a few kernels are compiled soon.
 """

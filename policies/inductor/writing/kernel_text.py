@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.values.complex_numbers import bare
 from kernelwright.policies.inductor.writing.divisors import (
-    FEW_KERNELS,
-    MOST_BINARIES,
+    MAX_BINARIES,
+    MAX_KERNELS_WITH_CONSTANT_DIVISORS,
     divisors_as_constants,
     inner_names,
     numbers_spread,
@@ -74,7 +74,7 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, beside: i
         kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and grouped(function)
         kernel.indexed = by_index_type(function)
     numbers_spread(function)
-    _constants(function, kernel, launches, parameters, None if beside <= FEW_KERNELS else names)
+    _constants(function, kernel, launches, parameters, None if beside <= MAX_KERNELS_WITH_CONSTANT_DIVISORS else names)
     return Written(_kernel_text(function, comment), kept)
 
 
@@ -92,7 +92,7 @@ def _constants(
         more = {parameters[p] for p in ("xnumel", "r0_numel") if p in parameters}
     made = divisors_as_constants(function, inner, more)
     given = [old for old, new in parameters.items() if new in {a.arg for a in made}]
-    if len({tuple(launch.given.get(old) for old in given) for launch in launches}) > MOST_BINARIES:
+    if len({tuple(launch.given.get(old) for old in given) for launch in launches}) > MAX_BINARIES:
         for argument in made:
             argument.annotation = None
 

@@ -36,7 +36,7 @@ AUXILIARY_OPERATORS = {
     "copy", "arange", "zeros", "zeros_like", "ones", "ones_like", "where", "logical_not", "bitwise_not", "bitwise_and",
     "ne", "empty_like"}  # fmt: skip
 """Operators that serve others: they are named where there are none besides."""
-MOST_NAMED = 8
+MAX_NAMED_OPERATORS = 8
 """Operators that a comment names."""
 
 
@@ -249,5 +249,5 @@ def covered(kernel: Kernel) -> str:
     names = [o.strip("_") for o in kernel.operators if o.strip("_") not in UNNAMED_OPERATORS]
     telling = [n for n in names if n not in AUXILIARY_OPERATORS] or names or ["copy"]
     listed = list(dict.fromkeys(n.removeprefix("prims.") for n in telling))
-    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED + 1 else ""
-    return ", ".join(listed[:MOST_NAMED] if more else listed) + more
+    more = f" and {len(listed) - MAX_NAMED_OPERATORS} more" if len(listed) > MAX_NAMED_OPERATORS + 1 else ""
+    return ", ".join(listed[:MAX_NAMED_OPERATORS] if more else listed) + more

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.rl.data.rows import Kind, Row
 from kernelwright.tools.parsing import parse_module
-from kernelwright.tools.source import MOST_SOURCE_BYTES, extract_code, kernels
+from kernelwright.tools.source import MAX_SOURCE_CHARACTERS, extract_code, kernels
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
@@ -33,7 +33,7 @@ _HOLE = re.compile(
 
 def bare_program(row: Row) -> str:
     """The module with the row's kernels; "" where there is none, or where it is not known what surrounds them."""
-    if len(row.prompt) + len(row.completion) > MOST_SOURCE_BYTES:
+    if len(row.prompt) + len(row.completion) > MAX_SOURCE_CHARACTERS:
         return ""
     text = _filled(row) if row.kind is Kind.FIM else extract_code(row.completion)
     if kernels(text):

@@ -16,6 +16,7 @@ from kernelwright.agent.interrupts import STOPPING_SOON
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.report import InfrastructureError
+from tests.agent.command_line.processes import processes_in, wait_until_gone
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,29 +30,6 @@ def agent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     command = [sys.executable, "-m", "kernelwright.agent", *arguments]
     shown = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment}
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=shown, timeout=500)
-
-
-def processes_in(folder: Path) -> list[str]:
-    """Processes whose environment, command line or working folder names a folder, zombies left out."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            traces = (
-                (place / "environ").read_bytes()
-                + (place / "cmdline").read_bytes()
-                + os.fsencode((place / "cwd").readlink())
-            )
-            if os.fsencode(folder) in traces:
-                found.append(place.name)
-    return found
-
-
-def wait_until_gone(folder: Path, seconds: float) -> None:
-    """No process has anything to do with the folder any more."""
-    deadline = time.monotonic() + seconds
-    while left := processes_in(folder):
-        assert time.monotonic() < deadline, f"still there: {left}"
-        time.sleep(0.1)
 
 
 def test_an_interrupted_check_ends_with_130(tmp_path):

@@ -14,7 +14,7 @@ from kernelwright.policies.inductor.functions import (
     statistics,
     tensor_methods,
 )
-from kernelwright.policies.inductor.functions.bags import embedding_bag
+from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
 from kernelwright.policies.inductor.functions.pooling import pooling_functions
 from kernelwright.policies.inductor.functions.quantiles import quantile
 from kernelwright.policies.inductor.functions.recurrent import recurrent_functions

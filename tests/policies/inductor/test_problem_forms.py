@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.tracing.execution import examples
-from kernelwright.policies.inductor.writing.keeping import _plain_default
+from kernelwright.policies.inductor.writing.kept_definitions import _plain_default
 from kernelwright.tools.problem import Problem
 
 DRAWN = """

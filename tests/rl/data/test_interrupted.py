@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from kernelwright.agent.errors import Exit
-from tests.agent.command_line.test_cli import ROOT, processes_in, wait_until_gone
+from tests.agent.command_line.processes import processes_in, wait_until_gone
 
+ROOT = Path(__file__).parents[3]
 PATIENCE_SECONDS = 400.0
 MOMENTS = {
     "while they start": lambda folder: len(processes_in(folder)) > 2,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernelwright.tools.comparing import bits
-from kernelwright.tools.comparing.bits import Remembered, same_bits
+from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
 
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.complex64)
 
@@ -27,7 +27,7 @@ def remembering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_one_changed_element_is_seen_and_an_equal_tensor_passes(remembering: None, dtype: torch.dtype) -> None:
     tensor = some(dtype)
-    was = Remembered(tensor)
+    was = RememberedTensor(tensor)
     assert was.is_in(tensor)
     assert was.is_in(tensor.clone().t().contiguous().t())  # lies in another way
     for place in ((0, 0), (36, 52), (17, 30)):
@@ -39,22 +39,22 @@ def test_one_changed_element_is_seen_and_an_equal_tensor_passes(remembering: Non
 
 def test_exchanged_elements_another_shape_and_another_type_are_seen(remembering: None) -> None:
     tensor = some(torch.float32)
-    was = Remembered(tensor)
+    was = RememberedTensor(tensor)
     assert not was.is_in(tensor.flip(0))
     assert not was.is_in(tensor[:, torch.randperm(53)])
     assert not was.is_in(tensor.reshape(53, 37))
     assert not was.is_in(tensor.view(torch.int32))
-    assert Remembered(torch.zeros(())).is_in(torch.zeros(()))
-    assert not Remembered(torch.zeros(())).is_in(torch.ones(()))
-    assert Remembered(torch.zeros(0, 3)).is_in(torch.zeros(0, 3))
+    assert RememberedTensor(torch.zeros(())).is_in(torch.zeros(()))
+    assert not RememberedTensor(torch.zeros(())).is_in(torch.ones(()))
+    assert RememberedTensor(torch.zeros(0, 3)).is_in(torch.zeros(0, 3))
 
 
 def test_zeros_of_either_sign_and_nans_are_told_by_their_bits(remembering: None) -> None:
     nan = torch.full((4, 4), float("nan"))
-    assert Remembered(nan).is_in(nan.clone())
+    assert RememberedTensor(nan).is_in(nan.clone())
     assert same_bits(nan, nan.clone())
     zero = torch.zeros(4, 4)
-    assert not Remembered(zero).is_in(-zero)
+    assert not RememberedTensor(zero).is_in(-zero)
     assert not same_bits(zero, -zero)
 
 
@@ -69,7 +69,7 @@ def test_a_large_tensor_is_remembered_in_a_few_bytes_and_compared_in_pieces(monk
     monkeypatch.setattr(bits, "COPIED_BYTES", 1 << 10)
     monkeypatch.setattr(bits, "PIECE_ELEMENTS", 1 << 8)
     large = torch.arange(1 << 14, dtype=torch.int32)
-    was = Remembered(large)
+    was = RememberedTensor(large)
     assert was.copy is None
     changed = large.clone()
     changed[-1] = 0

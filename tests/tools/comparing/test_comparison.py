@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from bench import tolerance as bench
 from kernelwright.tools.comparing.comparison import describe, failure_of, form, kernelbench_close, measure
 from kernelwright.tools.comparing.forms_of_outputs import flatten
-from kernelwright.tools.comparing.tolerance import Tolerance, lessen, rows_of, shake, tiles
+from kernelwright.tools.comparing.tolerance import Tolerance, perturb, rows_of, scale_towards_zero, tiles
 from kernelwright.tools.report import Fault, Pattern
 
 torch.manual_seed(7)
@@ -112,29 +112,29 @@ def test_a_rounding_that_falls_on_the_other_side_is_no_fault_where_eager_jumps_t
     scale = x.abs().amax(-1, keepdim=True) / 127
     e, r = _quantised(x, scale).to(torch.int8), _quantised(x.double(), scale.double()).to(torch.int8)
     honest = torch.round(x * (1 / scale)).clamp(-128, 127).to(torch.int8)
-    shaken = _quantised(x * (1 + 4e-7), scale).to(torch.int8)
-    assert measure(honest, e, r, shaken=shaken).check.passed
-    assert not measure(torch.floor(x / scale).clamp(-128, 127).to(torch.int8), e, r, shaken=shaken).check.passed
+    perturbed = _quantised(x * (1 + 4e-7), scale).to(torch.int8)
+    assert measure(honest, e, r, perturbed=perturbed).check.passed
+    assert not measure(torch.floor(x / scale).clamp(-128, 127).to(torch.int8), e, r, perturbed=perturbed).check.passed
 
 
-def test_a_fake_quantised_row_may_step_where_the_shaken_reference_steps():
+def test_a_fake_quantised_row_may_step_where_the_perturbed_reference_steps():
     x = torch.randn(4000, 64)
     scale = torch.full((4000, 1), 0.05)
     x[::50, 3] = 0.05 * 2.5
     e = torch.round(x / scale) * scale
     r = torch.round(x.double() / scale.double()) * scale.double()
     honest = torch.round(x * 20.0) * scale
-    shaken = torch.round(x * (1 + 4e-7) / scale) * scale
-    assert measure(honest, e, r, shaken=shaken).check.passed
-    assert not measure(torch.floor(x / scale) * scale, e, r, shaken=shaken).check.passed
+    perturbed = torch.round(x * (1 + 4e-7) / scale) * scale
+    assert measure(honest, e, r, perturbed=perturbed).check.passed
+    assert not measure(torch.floor(x / scale) * scale, e, r, perturbed=perturbed).check.passed
 
 
-def test_constant_rows_of_a_layer_norm_pass_because_the_shaken_reference_shows_their_condition():
+def test_constant_rows_of_a_layer_norm_pass_because_the_perturbed_reference_shows_their_condition():
     x = torch.full((64, 100), 37.3) * torch.linspace(0.5, 2, 64)[:, None]
     honest = bench._one_pass_norm(torch.randn(64, 100)) * 0 + bench._two_pass_norm(x)
-    r, shaken = F.layer_norm(x.double(), (100,)), F.layer_norm(shake([x], 5)[0].double(), (100,))
-    assert measure(honest, F.layer_norm(x, (100,)), r, shaken=shaken).check.passed
-    assert not measure(honest + 0.1, F.layer_norm(x, (100,)), r, shaken=shaken).check.passed
+    r, perturbed = F.layer_norm(x.double(), (100,)), F.layer_norm(perturb([x], 5)[0].double(), (100,))
+    assert measure(honest, F.layer_norm(x, (100,)), r, perturbed=perturbed).check.passed
+    assert not measure(honest + 0.1, F.layer_norm(x, (100,)), r, perturbed=perturbed).check.passed
 
 
 def test_without_a_float64_reference_the_carried_tolerance_serves():
@@ -244,7 +244,7 @@ def test_an_index_among_equals_may_be_as_far_off_as_the_range_is_wide_and_a_roun
 def test_shaking_moves_every_element_by_a_few_ulps_and_leaves_zeros_and_whole_numbers():
     x = torch.tensor([0.0, 1.0, -2.0] * 100)
     whole = torch.arange(3)
-    moved, same, number = shake([x, whole, 5], seed=1)
+    moved, same, number = perturb([x, whole, 5], seed=1)
     assert (moved[::3] == 0).all()
     assert 0 < (moved - x).abs().max() <= 8 * 2**-22
     assert len(set(moved[1::3].tolist())) > 4
@@ -255,7 +255,7 @@ def test_shaking_moves_every_element_by_a_few_ulps_and_leaves_zeros_and_whole_nu
 def test_lessening_brings_every_element_a_little_nearer_to_zero_and_leaves_zeros_and_whole_numbers():
     x = torch.tensor([0.0, 1.0, -2.0] * 100)
     whole = torch.arange(3)
-    moved, same, number = lessen([x, whole, 5], seed=1)
+    moved, same, number = scale_towards_zero([x, whole, 5], seed=1)
     assert (moved[::3] == 0).all()
     assert (moved / x)[1::3].min() >= 1 - 1 / 64
     assert (moved.abs() <= x.abs()).all()

@@ -171,7 +171,7 @@ def _headrooms(problem, ways):
         used += mode.used
         moved = outputs_of_perturbed_inputs(prepared, expected)
         four = zip(other, expected.eager, expected.exact, moved, strict=False)
-        found[str(draw)] = max(measure(c, e, r, draw=str(draw), shaken=s).headroom for c, e, r, s in four)
+        found[str(draw)] = max(measure(c, e, r, draw=str(draw), perturbed=s).headroom for c, e, r, s in four)
     return found, used
 
 
@@ -218,11 +218,11 @@ def test_a_row_of_one_number_on_which_eager_is_right_by_luck_is_no_fault_and_no_
         if measure(honest, eager, exact).check.passed:
             continue
         lucky += 1
-        [shaken] = outputs_of_perturbed_inputs(prepared, expected)
-        assert measure(honest, eager, exact, shaken=shaken).headroom < 0.75, seed
+        [perturbed] = outputs_of_perturbed_inputs(prepared, expected)
+        assert measure(honest, eager, exact, perturbed=perturbed).headroom < 0.75, seed
         for cast in (tf32, bf16, fp16):
             cheat = within(cast, _gelu_by_exp)(x)
-            assert measure(cheat, eager, exact, shaken=shaken).headroom > 2, (seed, cast.__name__)
+            assert measure(cheat, eager, exact, perturbed=perturbed).headroom > 2, (seed, cast.__name__)
     assert lucky
 
 
@@ -296,12 +296,12 @@ def test_scores_of_constant_rows_added_term_by_term_pass_and_in_lower_precision_
     for seed in range(4):
         expected = expect(prepared, Draw.CONSTANT_ROWS, seed)
         [query, key, value], [eager], [exact] = expected.inputs, expected.eager, expected.exact
-        [shaken] = outputs_of_perturbed_inputs(prepared, expected)
+        [perturbed] = outputs_of_perturbed_inputs(prepared, expected)
         honest = _causal(_term_by_term(query, key), value)
-        assert measure(honest, eager, exact, shaken=shaken).headroom < 0.3, seed
+        assert measure(honest, eager, exact, perturbed=perturbed).headroom < 0.3, seed
         for cast in (tf32, bf16, fp16):
             cheat = _causal(cast(query) @ cast(key).mT * 0.125, value)
-            assert measure(cheat, eager, exact, shaken=shaken).headroom > 5, (seed, cast.__name__)
+            assert measure(cheat, eager, exact, perturbed=perturbed).headroom > 5, (seed, cast.__name__)
 
 
 NORMALISED = """

@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from kernelwright.tools.comparing import on_the_host
 from kernelwright.tools.comparing import pieces as module
-from kernelwright.tools.comparing.on_the_host import asked_with_room, set_aside, with_room
+from kernelwright.tools.comparing.on_the_host import ask_with_host_memory, moved_to_host, with_host_memory
 from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.comparing.pieces import pieces
 from kernelwright.tools.problem import Problem
@@ -45,7 +45,7 @@ OUTPUT_BYTES = 4 * 4 * 16 * 256 * 256
 @pytest.fixture(autouse=True)
 def everything_is_large(monkeypatch):
     monkeypatch.setattr(module, "PIECE_ELEMENTS", 1 << 14)
-    monkeypatch.setattr(on_the_host, "LEAST_BYTES", 1 << 10)
+    monkeypatch.setattr(on_the_host, "MIN_MOVED_BYTES", 1 << 10)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_pieces_of_tensors_that_lie_otherwise_in_memory_are_views_of_the_same_pl
 def test_what_is_set_aside_takes_no_memory_and_is_afterwards_what_it_was():
     tensor = torch.randn(64, 128)
     view, before = tensor.T[3:], tensor.clone()
-    with set_aside([tensor, view, torch.ones(2), "text", None]) as moved:
+    with moved_to_host([tensor, view, torch.ones(2), "text", None]) as moved:
         assert moved == tensor.nbytes, "once, though it is named twice"
         assert tensor.untyped_storage().nbytes() == 0
     assert torch.equal(tensor, before)
@@ -117,7 +117,7 @@ def test_what_is_set_aside_takes_no_memory_and_is_afterwards_what_it_was():
 
 def test_memory_that_is_needed_stays_though_an_idle_tensor_lies_in_it():
     weight = torch.randn(64, 128)
-    with set_aside([weight.view(-1)], besides=[weight]) as moved:
+    with moved_to_host([weight.view(-1)], besides=[weight]) as moved:
         assert moved == 0
         assert weight.untyped_storage().nbytes() == weight.nbytes
 
@@ -125,7 +125,7 @@ def test_memory_that_is_needed_stays_though_an_idle_tensor_lies_in_it():
 def test_what_was_set_aside_comes_back_where_the_block_fails():
     tensor = torch.randn(64, 128)
     before = tensor.clone()
-    with pytest.raises(ZeroDivisionError), set_aside([tensor]):
+    with pytest.raises(ZeroDivisionError), moved_to_host([tensor]):
         raise ZeroDivisionError
     assert torch.equal(tensor, before)
 
@@ -134,7 +134,7 @@ def test_what_finds_no_memory_is_computed_with_the_idle_tensors_on_the_host():
     eager, needed = torch.randn(64, 128), torch.randn(64, 128)
     before = eager.clone()
     gpu = FullGpu(eager)
-    assert with_room(gpu.compute, lambda: [eager], lambda: [needed]) == "done"
+    assert with_host_memory(gpu.compute, lambda: [eager], lambda: [needed]) == "done"
     assert gpu.asked == 2
     assert torch.equal(eager, before)
 
@@ -142,14 +142,14 @@ def test_what_finds_no_memory_is_computed_with_the_idle_tensors_on_the_host():
 def test_what_finds_no_memory_then_either_says_so():
     gpu = FullGpu(torch.randn(64, 128))
     with pytest.raises(torch.cuda.OutOfMemoryError):
-        with_room(gpu.compute, list, list)
+        with_host_memory(gpu.compute, list, list)
     assert gpu.asked == 2
 
 
 def test_a_candidate_without_memory_is_asked_again_while_the_judges_tensors_are_away():
     eager = torch.randn(64, 128)
     gpu = FullGpu(eager)
-    assert asked_with_room(gpu.answer, lambda: [eager], list, lambda: True) == "done"
+    assert ask_with_host_memory(gpu.answer, lambda: [eager], list, lambda: True) == "done"
     assert eager.untyped_storage().nbytes() == eager.nbytes
 
 
@@ -157,7 +157,7 @@ def test_a_candidate_without_memory_is_asked_again_while_the_judges_tensors_are_
 def test_a_candidate_is_asked_once_where_nothing_can_go_or_its_process_has_ended(idle, alive):
     gpu = FullGpu(torch.ones(64, 128))
     with pytest.raises(Failed):
-        asked_with_room(gpu.answer, lambda: idle, list, lambda: alive)
+        ask_with_host_memory(gpu.answer, lambda: idle, list, lambda: alive)
     assert gpu.asked == 1
 
 
@@ -169,7 +169,7 @@ def test_another_failure_of_a_candidate_is_not_asked_about_again():
         raise Failed(Failure(fault=Fault.SHAPE, message="another shape"))
 
     with pytest.raises(Failed, match="another shape"):
-        asked_with_room(wrong, lambda: [torch.ones(64, 128)], list, lambda: True)
+        ask_with_host_memory(wrong, lambda: [torch.ones(64, 128)], list, lambda: True)
     assert len(asked) == 1
 
 
@@ -201,7 +201,7 @@ def test_rounding_by_chance_takes_one_copy_and_rounds_alike_at_each_call():
 
 def test_what_a_run_reads_is_never_among_what_is_set_aside(expanding):
     _, expected = expanding
-    with set_aside(
+    with moved_to_host(
         [*expected.eager, *expected.inputs, *expected.weights.parameters()], tensors_of_run(expected)
     ) as out:
         assert out == sum(t.nbytes for t in expected.eager)

@@ -61,7 +61,7 @@ def test_a_judge_on_a_cpu_keeps_no_more_bytes_than_its_bound_however_many_large_
     with bounded(zygote, monkeypatch, layers=6) as judge:
         for number in range(12):
             judge.expected(problem(number), 7 << 16, Draw.OWN, 0)
-            judge.expected(problem(number), 7 << 16, Draw.OWN, 1, shaken=True)
+            judge.expected(problem(number), 7 << 16, Draw.OWN, 1, perturbed=True)
             assert judge.kept_bytes() <= 6 * LAYER_BYTES
         assert judge.kept_bytes() > 2 * LAYER_BYTES, "the module that was used last is kept"
 
@@ -104,10 +104,10 @@ def on_a_small_gpu(zygote, monkeypatch, layers: float) -> Judge:
     judge = Judge("cpu", zygote)
     judge.memory = PretendedMemory(judge, layers)
     judge._kept = KeptProblems(judge.memory, 1)
-    monkeypatch.setattr(kept_problems, "KEPT_MEMORY_PARTS", 1)
-    monkeypatch.setattr(kept_problems, "LARGE_DRAW_PARTS", 1)
+    monkeypatch.setattr(kept_problems, "KEPT_MEMORY_DIVISOR", 1)
+    monkeypatch.setattr(kept_problems, "LARGE_DRAW_DIVISOR", 1)
     monkeypatch.setattr(judging, "COPIES_OF_A_CALL", 1)
-    monkeypatch.setattr(judging, "LARGE_DRAW_PARTS", 100)
+    monkeypatch.setattr(judging, "LARGE_DRAW_DIVISOR", 100)
     set_up = judging.set_up
 
     def with_so_much(*args, **kwargs):
@@ -122,7 +122,7 @@ def on_a_small_gpu(zygote, monkeypatch, layers: float) -> Judge:
 def asked(judge: Judge, number: int, seed: int = 7 << 16):
     """What a verdict on this problem begins with."""
     one = problem(number)
-    return judge._with_room(one, lambda: judge.expected(one, seed, Draw.OWN, 0))
+    return judge._retried_with_memory(one, lambda: judge.expected(one, seed, Draw.OWN, 0))
 
 
 def is_kept(judge: Judge, number: int) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.input_distributions import running_statistics, shake_weights
+from kernelwright.tools.references.input_distributions import perturb_weights, running_statistics
 from kernelwright.tools.report import Fault
 
 REFERENCE = """
@@ -218,7 +218,7 @@ def test_running_statistics_are_moved_and_variances_stay_above_zero():
 
     model = torch.nn.Sequential(torch.nn.BatchNorm1d(64), torch.nn.LayerNorm(64))
     model.register_buffer("table", torch.ones(3))
-    shake_weights(model, 5)
+    perturb_weights(model, 5)
     assert set(running_statistics(model)) == {"0.running_mean", "0.running_var"}
     mean, variance = running_statistics(model).values()
     assert mean.abs().max() > 0.1

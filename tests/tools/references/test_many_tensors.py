@@ -17,7 +17,7 @@ from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.shared_tensors import MARGIN_BYTES, MAX_BLOCKS_KEPT_ON_CPU, Buffers
 from kernelwright.tools.report import InfrastructureError
-from kernelwright.tools.sandbox.channel import MOST_DESCRIPTORS, Channel
+from kernelwright.tools.sandbox.channel import MAX_DESCRIPTORS, Channel
 
 HEAD = """
 import torch
@@ -90,7 +90,7 @@ class ModelNew(nn.Module):
 
 
 def test_a_model_of_320_weights_and_160_inputs_is_judged(evaluator):
-    assert 160 < MOST_DESCRIPTORS < 320, "more tensors than descriptors fit into one message"
+    assert 160 < MAX_DESCRIPTORS < 320, "more tensors than descriptors fit into one message"
     problem = Problem(name="many", source=HEAD + MODEL + INPUTS)
     options = Options(
         profile=False, torch_compile=False, own_work="report", seed=6, sizes=1, compile_seconds=400, seconds=400
@@ -158,7 +158,7 @@ def test_tensors_together_share_one_descriptor_and_have_margins_of_their_own():
     buffers.close()
 
 
-@pytest.mark.parametrize("count", [0, 1, MOST_DESCRIPTORS, MOST_DESCRIPTORS + 1, 3 * MOST_DESCRIPTORS])
+@pytest.mark.parametrize("count", [0, 1, MAX_DESCRIPTORS, MAX_DESCRIPTORS + 1, 3 * MAX_DESCRIPTORS])
 def test_any_number_of_descriptors_arrives_with_its_message_in_order(tmp_path, count):
     ours, theirs = (Channel(end) for end in socket.socketpair())
     files = [os.open(tmp_path / str(i), os.O_CREAT | os.O_RDWR) for i in range(count)]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.reference import MOST_MODULES, Reference
+from kernelwright.tools.references.reference import MAX_REMEMBERED_MODULES, Reference
 
 SOURCE = """import torch
 class Model(torch.nn.Module):
@@ -37,7 +37,7 @@ def test_threads_that_make_many_references_do_not_disturb_each_other(switching: 
     """
 
     def make(thread: int) -> None:
-        for i in range(MOST_MODULES):
+        for i in range(MAX_REMEMBERED_MODULES):
             Reference(Problem(name=f"p{thread}_{i}", source=SOURCE + f"# {thread} {i}\n"), "meta")
 
     with ThreadPoolExecutor(4) as pool:

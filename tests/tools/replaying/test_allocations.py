@@ -90,7 +90,7 @@ def test_ranges_are_rounded_to_blocks_and_joined_where_they_overlap_but_not_wher
 @pytest.fixture
 def large_is_anything(monkeypatch):
     """Every tensor counts as a large one, and Python looks for no circles meanwhile."""
-    monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    monkeypatch.setattr(module, "LARGE_TENSOR_BYTES", 1)
     gc.disable()
     yield
     gc.enable()

@@ -14,7 +14,7 @@ import torch
 from kernelwright.tools.hardware import cuda_driver
 from kernelwright.tools.references.shared_tensors import Shared
 from kernelwright.tools.replaying.mapped_memory import Mapped
-from kernelwright.tools.replaying.replayer import MOST_MAPPED, Replayer
+from kernelwright.tools.replaying.replayer import MAX_MAPPED_ALLOCATIONS, Replayer
 
 SIZE = 64
 
@@ -103,7 +103,9 @@ def lent(name: str) -> Shared:
     return Shared(nothing, nothing, 0, spec(name))
 
 
-@pytest.mark.parametrize("weights", [MOST_MAPPED // 2, MOST_MAPPED - 2, 2 * MOST_MAPPED])
+@pytest.mark.parametrize(
+    "weights", [MAX_MAPPED_ALLOCATIONS // 2, MAX_MAPPED_ALLOCATIONS - 2, 2 * MAX_MAPPED_ALLOCATIONS]
+)
 def test_what_the_clock_is_timed_on_stays_mapped_however_many_weights_a_model_has(driver, weights):
     replayer, mapped = Replayer("cuda:0", None), Mapped()  # type: ignore[arg-type]
 
@@ -121,6 +123,6 @@ def test_what_the_clock_is_timed_on_stays_mapped_however_many_weights_a_model_ha
     message(lent("place"))
     assert driver.names >= {"first set", "second set", *(f"weight {i}" for i in range(weights))}
     del timed_on, state
-    message(*(lent(f"later {i}") for i in range(MOST_MAPPED)))
+    message(*(lent(f"later {i}") for i in range(MAX_MAPPED_ALLOCATIONS)))
     message()
     assert not driver.names & {"input", "first set", "second set"}

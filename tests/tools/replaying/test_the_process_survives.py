@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.tools.replaying.replayer import MOST_MAPPED, Replayer
+from kernelwright.tools.replaying.replayer import MAX_MAPPED_ALLOCATIONS, Replayer
 from kernelwright.tools.report import Cheat, Failed, Fault, InfrastructureError
 from kernelwright.tools.sandbox import Kind, Zygote
 from kernelwright.tools.tracing.trace import Trace
@@ -167,10 +167,10 @@ def test_an_answer_to_something_else_is_forged(bench, write, monkeypatch):
 def test_one_process_serves_many_candidates_and_keeps_no_more_memory_than_it_may(bench, write):
     assert judged_as_if_nothing_had_happened(bench, write)
     process = bench.replayer.process
-    for _ in range(MOST_MAPPED + 10):
+    for _ in range(MAX_MAPPED_ALLOCATIONS + 10):
         assert judged_as_if_nothing_had_happened(bench, write)
     assert bench.replayer.process is process
-    assert len(bench.replayer._mapped) <= MOST_MAPPED
+    assert len(bench.replayer._mapped) <= MAX_MAPPED_ALLOCATIONS
 
 
 def test_a_zygote_that_is_not_warmed_serves_as_well(write):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.sandbox.walls import cgroup
-from kernelwright.tools.sandbox.walls.cgroup import Group, Groups, Hierarchy, find_groups
+from kernelwright.tools.sandbox.isolation import cgroup
+from kernelwright.tools.sandbox.isolation.cgroup import Group, Groups, Hierarchy, find_groups
 
 ROOT = Path(__file__).parents[3]
 
@@ -90,7 +90,7 @@ def test_folders_of_a_dead_maker_are_swept_and_others_are_not(tmp_path):
 
 BOUNDED = """
 import os, sys, time
-from kernelwright.tools.sandbox.walls import cgroup
+from kernelwright.tools.sandbox.isolation import cgroup
 cgroup.enter(sys.argv[1:])
 made = []
 try:

@@ -11,7 +11,7 @@ import pytest
 
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.sandbox import Kind, ProcessDied, Zygote, folders
-from kernelwright.tools.sandbox.process import LONGEST_OUTPUT
+from kernelwright.tools.sandbox.process import MAX_OUTPUT_CHARACTERS
 
 ROOT = Path(__file__).parents[3]
 PROBE = "kernelwright.tools.sandbox.inside.probe:serve"
@@ -121,7 +121,7 @@ def test_a_folder_of_a_killed_owner_is_removed_by_the_next_and_that_of_a_living_
 
 def test_closing_ends_the_zygote_by_itself_and_all_candidates(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("kernelwright.tools.sandbox.zygote.CLOSING_SECONDS", 400.0)
+    monkeypatch.setattr("kernelwright.tools.sandbox.zygote.CLOSE_SECONDS", 400.0)
     with Zygote(Kind.INTERPRET) as zygote:
         process = zygote.start(PROBE, {"code": "import time; time.sleep(600)"})
     assert zygote._process.returncode == 0
@@ -157,7 +157,7 @@ def test_what_is_printed_is_short_in_any_encoding_and_without_control_characters
         process.kill()
         process.gone()
         process._drain.join(5)
-        assert 0 < len(process.output.encode()) <= LONGEST_OUTPUT
+        assert 0 < len(process.output.encode()) <= MAX_OUTPUT_CHARACTERS
         assert all(c in "\n\t" or c.isprintable() for c in process.output)
 
 

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[3]
 
 SCRIPT = """
 import json, os, sys, time
-from kernelwright.tools.sandbox.walls.system_call_bindings import no_new_privileges
-from kernelwright.tools.sandbox.walls.seccomp_filter import refuse_system_calls
+from kernelwright.tools.sandbox.isolation.system_call_bindings import no_new_privileges
+from kernelwright.tools.sandbox.isolation.seccomp_filter import refuse_system_calls
 no_new_privileges()
 refuse_system_calls(memory_files=True, sockets=True)
 from kernelwright.tools.sandbox import Kind, Limits, ProcessDied, Zygote

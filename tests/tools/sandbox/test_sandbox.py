@@ -193,7 +193,7 @@ def test_a_fork_bomb_ends_with_its_candidate(zygote):
 def test_what_else_this_user_runs_counts_only_where_nothing_else_bounds_a_candidate(ceiling):
     """RLIMIT_NPROC counts all threads of a user, so those that a neighbour starts later could end a candidate."""
     code = (
-        "import resource as r; from kernelwright.tools.sandbox.walls.isolation import Kind, Limits, set_limits\n"
+        "import resource as r; from kernelwright.tools.sandbox.isolation.layers import Kind, Limits, set_limits\n"
         f"before = r.getrlimit(r.RLIMIT_NPROC); set_limits(Kind.INTERPRET, Limits(), ceiling={ceiling})\n"
         "print(before == r.getrlimit(r.RLIMIT_NPROC), r.getrlimit(r.RLIMIT_AS)[0] > 0)"
     )

@@ -5,7 +5,7 @@ import platform
 import pytest
 
 from kernelwright.tools.sandbox import Kind, Zygote
-from kernelwright.tools.sandbox.walls.seccomp_filter import MEMORY_FILES, REFUSED, SOCKETS, build_program
+from kernelwright.tools.sandbox.isolation.seccomp_filter import MEMORY_FILES, REFUSED, SOCKETS, build_program
 
 TABLE = REFUSED | MEMORY_FILES | SOCKETS
 PROBE = "kernelwright.tools.sandbox.inside.probe:serve"

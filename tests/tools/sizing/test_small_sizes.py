@@ -8,7 +8,7 @@ import torch
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import DryRunFailed, run_once, weigh
-from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, MOST_OPERATIONS
+from kernelwright.tools.sizing.size_search import MAX_SHRUNK_ELEMENTS, MAX_SHRUNK_OPERATIONS
 from kernelwright.tools.sizing.small_sizes import SizesOrigin, shrink
 
 MODEL = """
@@ -117,8 +117,8 @@ def test_a_large_problem_becomes_small_and_still_runs(name: str):
     assert (found.how, found.fits, found.note) == (SizesOrigin.SEARCHED, True, "")
     small = problem.with_sizes(found.sizes)
     weight = weigh(small)
-    assert weight.elements <= MOST_ELEMENTS
-    assert weight.operations <= MOST_OPERATIONS
+    assert weight.elements <= MAX_SHRUNK_ELEMENTS
+    assert weight.operations <= MAX_SHRUNK_OPERATIONS
     assert all(bool(torch.isfinite(o).all()) for o in run_once(small))
 
 

@@ -61,7 +61,7 @@ def spec(tmp_path):
 
 def test_a_candidate_is_called_three_times_on_random_tensors_of_the_right_form(spec):
     done = subprocess.run(
-        [sys.executable, "-m", "kernelwright.tools.tracing.once", str(spec)],
+        [sys.executable, "-m", "kernelwright.tools.tracing.profiled_calls", str(spec)],
         capture_output=True,
         text=True,
         timeout=500,

@@ -9,7 +9,7 @@ import pytest
 
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, InfrastructureError, Neighbour
 from kernelwright.tools.timing.measurement import speedup_with_lower_bound, summarise_samples
-from kernelwright.tools.timing.measuring import FEW_CALLS, MAX_DOUBTED_BLOCKS, InputSet, Measuring
+from kernelwright.tools.timing.measuring import CALLS_WHEN_SLOW, MAX_DOUBTED_BLOCKS, InputSet, Measuring
 
 SETS = [InputSet(values=[], described=[0]), InputSet(values=[], described=[1])]
 
@@ -122,7 +122,7 @@ def test_all_of_it_stays_within_the_budget_of_gpu_time():
 def test_a_slow_candidate_is_timed_a_few_times_only():
     process = Process(50.0)
     found = measured(process, Reference(1.0))
-    assert process.calls() <= 2 + FEW_CALLS
+    assert process.calls() <= 2 + CALLS_WHEN_SLOW
     assert found.speedup == pytest.approx(0.02, rel=1e-2)
 
 

@@ -20,13 +20,13 @@ from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, run_on
 from kernelwright.tools.references.reference import double, doubled
 
-CHOICES = ("topk", "sort", "argsort", "max", "min", "argmax", "argmin")
+CHOOSING_FUNCTIONS = ("topk", "sort", "argsort", "max", "min", "argmax", "argmin")
 """Functions of torch that choose among the values of a slice."""
-MOVES = 6
+MAX_REORDERINGS = 6
 """How often near equals are put in another order."""
 
 
-class Choosing:
+class ChoiceMode:
     """Runs of the reference whose choices are ours. `made` holds the indices of the run in float64, call by call."""
 
     def __init__(self, kind: str, calls: list[tuple[IndexCall, IndexCall]], seed: int = 0) -> None:
@@ -45,7 +45,7 @@ class Choosing:
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 named = kwargs or {}
                 out = func(*args, **named)
-                if getattr(func, "__name__", "") not in CHOICES or "out" in named:
+                if getattr(func, "__name__", "") not in CHOOSING_FUNCTIONS or "out" in named:
                     return out
                 found = outer._choice(func, out, args, named, number[0] if again else None)
                 number[0] += found is not None
@@ -57,7 +57,7 @@ class Choosing:
         """The same result with our indices; None where it has none, or where they are of all elements."""
         import torch
 
-        (call,) = index_calls(func, out, args, named, CHOICES) or (None,)
+        (call,) = index_calls(func, out, args, named, CHOOSING_FUNCTIONS) or (None,)
         if call is None or call.dim is None:
             return None
         kept = call.indices.dim() == call.values.dim()
@@ -81,7 +81,7 @@ class Choosing:
             known = self._calls[place] if place < len(self._calls) else None
             if known is None or known[0].values.shape != call.values.shape:
                 return call.indices
-            made = func(_moved(call, known[1], self._seed), *args[1:], **given)
+            made = func(_reordered(call, known[1], self._seed), *args[1:], **given)
             return made if isinstance(made, torch.Tensor) else made.indices
         if getattr(func, "__name__", "") != "topk":
             return call.indices
@@ -93,7 +93,7 @@ class Choosing:
         return call.values.shape[call.dim] - 1 - found if self._kind == "last" else found
 
 
-def _moved(exact: IndexCall, eager: IndexCall, seed: int) -> Tensor:
+def _reordered(exact: IndexCall, eager: IndexCall, seed: int) -> Tensor:
     """The values, each moved by less than honest arithmetic is off by; equal ones equally, so that they stay equal."""
     import torch
 
@@ -112,7 +112,7 @@ def other_choices(run: Any) -> Iterator[tuple[list[Any], list[Any]]]:
     run: gives the outputs, in float64 where it is asked for with True. Nothing comes where the reference chooses
     nothing, or where there is but one choice.
     """
-    exact, eager = IndexRecorder(CHOICES), IndexRecorder(CHOICES)
+    exact, eager = IndexRecorder(CHOOSING_FUNCTIONS), IndexRecorder(CHOOSING_FUNCTIONS)
     with exact.noting():
         run(True)
     if not exact.calls:
@@ -121,7 +121,8 @@ def other_choices(run: Any) -> Iterator[tuple[list[Any], list[Any]]]:
         run(False)
     calls = list(zip(exact.calls, eager.calls, strict=False))
     for choosing in (
-        Choosing("first", calls), Choosing("last", calls), *(Choosing("moved", calls, seed) for seed in range(MOVES)),
+        ChoiceMode("first", calls), ChoiceMode("last", calls),
+        *(ChoiceMode("moved", calls, seed) for seed in range(MAX_REORDERINGS)),
     ):  # fmt: skip
         with choosing.mode():
             precise = run(True)

@@ -20,15 +20,15 @@ from kernelwright.tools.compiling.text import vocabulary
 from kernelwright.tools.report import Cheat, Fault, clean_text
 from kernelwright.tools.tracing.trace import Function, Json
 
-MOST_NODES = 30_000
+MAX_SYNTAX_NODES = 30_000
 """Nodes of one text's syntax tree."""
-DEEPEST_NESTING = 300
+MAX_NESTING = 300
 """Nesting of a syntax tree: Triton's code generator takes three frames of Python for each level, and Python stops
 at a thousand.
 """
-LONGEST_WORD = 200
+MAX_IDENTIFIER_CHARACTERS = 200
 """Characters of one identifier."""
-LONGEST_INTEGER = 128
+MAX_INTEGER_BITS = 128
 """Bits of a constant in the text."""
 
 _FORMS: tuple[type[ast.AST], ...] = (
@@ -44,7 +44,7 @@ _NESTED = (
     "module level and decorate it with "
     "@triton.jit."
 )
-_BY_STRING = ("getattr", "hasattr")
+_ATTRIBUTE_FUNCTIONS = ("getattr", "hasattr")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def examine(function: Function, fields: Collection[str] = ()) -> ast.FunctionDef
 
 
 def _parse(function: Function) -> ast.FunctionDef:
-    if not re.match(r"def\s+\w+\s*\(", function.text[: LONGEST_WORD + 50]):
+    if not re.match(r"def\s+\w+\s*\(", function.text[: MAX_IDENTIFIER_CHARACTERS + 50]):
         raise TextRefused(_forged("the text of a kernel does not begin with its definition"))
     try:
         with warnings.catch_warnings():
@@ -136,10 +136,10 @@ class _Walk:
             node, depth, place = waiting.pop()
             place = node if hasattr(node, "lineno") else place
             seen += 1
-            if seen > MOST_NODES:
-                raise _unsupported(f"the text of a kernel has more than {MOST_NODES} parts", place)
-            if depth > DEEPEST_NESTING:
-                raise _unsupported(f"an expression is nested more than {DEEPEST_NESTING} levels deep", place)
+            if seen > MAX_SYNTAX_NODES:
+                raise _unsupported(f"the text of a kernel has more than {MAX_SYNTAX_NODES} parts", place)
+            if depth > MAX_NESTING:
+                raise _unsupported(f"an expression is nested more than {MAX_NESTING} levels deep", place)
             if not isinstance(node, _FORMS):
                 raise _unsupported(f"unsupported AST node type: {type(node).__name__}", place)
             yield node
@@ -196,12 +196,12 @@ class _Walk:
     def _check_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bytes | complex):
             raise _unsupported(f"a kernel knows no constants of type {type(node.value).__name__}", node)
-        if isinstance(node.value, int) and node.value.bit_length() > LONGEST_INTEGER:
-            raise _unsupported(f"an integer of more than {LONGEST_INTEGER} bits", node)
+        if isinstance(node.value, int) and node.value.bit_length() > MAX_INTEGER_BITS:
+            raise _unsupported(f"an integer of more than {MAX_INTEGER_BITS} bits", node)
 
     def _check_Name(self, node: ast.Name) -> None:
         self._check_word(node.id, node)
-        if node.id in _BY_STRING and node.id not in self._bound:
+        if node.id in _ATTRIBUTE_FUNCTIONS and node.id not in self._bound:
             raise _unsupported(f"{node.id} is only called, with the attribute's name written out", node)
 
     def _check_keyword(self, node: ast.keyword) -> None:
@@ -211,7 +211,11 @@ class _Walk:
             raise _tampering(f"the argument {node.arg[:60]} is private to Triton", node.value)
 
     def _check_Call(self, node: ast.Call) -> None:
-        if not isinstance(node.func, ast.Name) or node.func.id not in _BY_STRING or node.func.id in self._bound:
+        if (
+            not isinstance(node.func, ast.Name)
+            or node.func.id not in _ATTRIBUTE_FUNCTIONS
+            or node.func.id in self._bound
+        ):
             return
         name = node.args[1] if len(node.args) in (2, 3) and not node.keywords else None
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
@@ -241,7 +245,7 @@ class _Walk:
                 raise _unknown_attribute(name, node)
 
     def _check_word(self, word: str, node: ast.AST, *, tamper: bool = False) -> None:
-        if len(word) > LONGEST_WORD:
+        if len(word) > MAX_IDENTIFIER_CHARACTERS:
             raise _unsupported(f"an identifier of {len(word)} characters", node)
         if word.startswith("__") or word in vocabulary.RESERVED or (tamper and word.startswith("_")):
             raise _tampering(f"a kernel names {clean_text(word, 60)}", node)
@@ -251,7 +255,7 @@ def _accept(node: ast.AST) -> None:
     """Nothing but its form matters."""
 
 
-_INNER = frozenset(
+_INTERNAL_ATTRIBUTES = frozenset(
     {
         "builder",
         "data",
@@ -271,7 +275,7 @@ _INNER = frozenset(
 
 
 def _unknown_attribute(name: str, node: ast.expr) -> TextRefused:
-    if name in _INNER:
+    if name in _INTERNAL_ATTRIBUTES:
         return _tampering(f"a kernel asks a value of Triton for its {name}", node)
     return _unsupported(repr(AttributeError(f"a value in a kernel has no attribute {clean_text(name, 80)!r}")), node)
 
@@ -309,7 +313,12 @@ def _check_names(names: Mapping[str, Json]) -> None:
     waiting: list[tuple[str, Json]] = list(names.items())
     while waiting:
         name, form = waiting.pop()
-        if not name.isidentifier() or name.startswith("__") or name in vocabulary.RESERVED or len(name) > LONGEST_WORD:
+        if (
+            not name.isidentifier()
+            or name.startswith("__")
+            or name in vocabulary.RESERVED
+            or len(name) > MAX_IDENTIFIER_CHARACTERS
+        ):
             raise TextRefused(_tampers(f"a kernel names {clean_text(name, 60)}"))
         if not isinstance(form, dict) or len(form) != 1:
             raise TextRefused(_forged(f"what {name} stands for has no known form"))

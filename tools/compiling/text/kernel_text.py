@@ -41,7 +41,7 @@ from kernelwright.tools.tracing.trace import Function, Json
 FILE = "candidate.py"
 __all__ = ["FILE", "Rebuilt", "TextFailed", "check", "failure_of", "file_name", "place", "rebuild", "value"]
 
-LAST_LINE = 200_000
+MAX_LINE = 200_000
 """Line and column of a definition beyond which a trace is not believed."""
 _LANGUAGE = "__triton_language__"
 """Where the interpreter looks for Triton's language in a kernel's globals; no kernel can name it."""
@@ -72,7 +72,7 @@ def place(function: Function, line: int, column: int) -> SourceLine | None:
     line: from 1. column: from 0, in bytes of UTF-8 as Python's syntax trees count.
     """
     lines = function.text.split("\n")
-    if function.file or not 0 < line <= len(lines) or not 0 < function.line < LAST_LINE:
+    if function.file or not 0 < line <= len(lines) or not 0 < function.line < MAX_LINE:
         return None
     text = lines[line - 1]
     before = len(text.encode()[:column].decode("utf-8", "ignore"))
@@ -154,7 +154,7 @@ class Rebuilt(Mapping[str, Any]):
             if key in self._begun:
                 raise TextRefused(Refusal("a default value of a function is the function itself"))
             self._begun.add(key)
-            if not 0 < function.line < LAST_LINE or not 0 <= function.indent < LAST_LINE:
+            if not 0 < function.line < MAX_LINE or not 0 <= function.indent < MAX_LINE:
                 raise TextRefused(Refusal("the line of a kernel is no line of a file"))
             definition = examine(function, self._fields)
             world = self._world(function)

@@ -17,14 +17,14 @@ from typing import Any
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.tracing.trace import Data, Launch, Operator, Trace, Traced, all_steps
 
-MOST_NUMBERS = 12
-LEAST, LARGEST = 1e-12, 1e30
-MOST_STEPS = 2_000
+MAX_NAMED_NUMBERS = 12
+MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-12, 1e30
+MAX_EXAMINED_STEPS = 2_000
 """Steps of a trace whose arguments are looked at."""
-MOST_OF_A_TENSOR = 4
+MAX_TENSOR_ELEMENTS = 4
 """Elements of a tensor of known values, over which it is a table and no bound."""
-CUTTING = frozenset({"minimum", "maximum", "clamp", "min", "max"})
-FILLING = frozenset({"full", "full_like", "new_full", "fill", "fill_", "scalar_tensor"})
+CLAMPING_FUNCTIONS = frozenset({"minimum", "maximum", "clamp", "min", "max"})
+FILLING_OPERATORS = frozenset({"full", "full_like", "new_full", "fill", "fill_", "scalar_tensor"})
 """Operators that make tensors of one number."""
 ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -32,16 +32,16 @@ ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-LAYOUTS = {"float32": "<f", "float64": "<d", "float16": "<e"}
+STRUCT_FORMATS = {"float32": "<f", "float64": "<d", "float16": "<e"}
 
 
 def named_numbers(traced: Traced, trace: Trace) -> tuple[float, ...]:
     """Magnitudes, each once, the smallest first; of many those that the texts compare with."""
     found: dict[float, None] = {}
     for number in itertools.chain(_compared(traced), _given(traced), _arguments(trace)):
-        if LEAST <= abs(number) <= LARGEST:
+        if MIN_MAGNITUDE <= abs(number) <= MAX_MAGNITUDE:
             found[abs(number)] = None
-        if len(found) == MOST_NUMBERS:
+        if len(found) == MAX_NAMED_NUMBERS:
             break
     return tuple(sorted(found))
 
@@ -65,7 +65,9 @@ def _of_tree(tree: ast.AST) -> Iterator[float]:
                 names.setdefault(node.targets[0].id, number)
         elif isinstance(node, ast.Compare):
             sides += [node.left, *node.comparators]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CUTTING:
+        elif (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CLAMPING_FUNCTIONS
+        ):
             sides += node.args
     for side in sides:
         number = _number(side, names)
@@ -100,18 +102,18 @@ def _given(traced: Traced) -> Iterator[float]:
 def _arguments(trace: Trace) -> Iterator[float]:
     """Of launches, and of what fills tensors that launches may read."""
     steps = all_steps([*trace.setup, *trace.first, *(trace.later or ())])
-    for step in itertools.islice(steps, MOST_STEPS):
+    for step in itertools.islice(steps, MAX_EXAMINED_STEPS):
         if isinstance(step, Launch):
             yield from (value for form in step.args.values() for value in _floats(form))
-        elif isinstance(step, Operator) and step.op.split(".")[1:2] and step.op.split(".")[1] in FILLING:
+        elif isinstance(step, Operator) and step.op.split(".")[1:2] and step.op.split(".")[1] in FILLING_OPERATORS:
             yield from (value for form in (*step.args, step.kwargs.get("fill_value")) for value in _floats(form))
         elif isinstance(step, Data):
             yield from _of_data(step)
 
 
 def _of_data(step: Data) -> Iterator[float]:
-    layout, count = LAYOUTS.get(step.dtype), math.prod(step.shape)
-    if layout is None or count > MOST_OF_A_TENSOR:
+    layout, count = STRUCT_FORMATS.get(step.dtype), math.prod(step.shape)
+    if layout is None or count > MAX_TENSOR_ELEMENTS:
         return
     try:
         content = base64.b64decode(step.data, validate=True)

@@ -6,7 +6,7 @@ import ast
 
 from kernelwright.tools.parsing import parse_module
 
-ASKS_FOR_NAN = frozenset({"isnan", "isnand", "isfinited", "finitef", "isinf", "propagate_nan", "PropagateNan"})
+NAN_TESTS = frozenset({"isnan", "isnand", "isfinited", "finitef", "isinf", "propagate_nan", "PropagateNan"})
 
 BITS_OF_INFINITY = frozenset(
     bits + more
@@ -27,7 +27,7 @@ def treats_nan(text: str) -> bool:
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Name | ast.Attribute)
-            and (getattr(node, "attr", "") or getattr(node, "id", "")) in ASKS_FOR_NAN
+            and (getattr(node, "attr", "") or getattr(node, "id", "")) in NAN_TESTS
         ):
             return True
         if _parts_all_numbers(node):

@@ -13,7 +13,7 @@ from kernelwright.tools.faults import Failed, Fault
 from kernelwright.tools.replaying.gpu.stopwatch import StepTimes
 from kernelwright.tools.tracing.trace import Choice, Step
 
-REPEATS = 3
+CALLS_PER_ALTERNATIVE = 3
 """Calls an alternative, the first of which is not counted."""
 _NOT_LAUNCHED = (Fault.RESOURCES, Fault.COMPILE)
 """As in Triton's autotuner, a configuration that the GPU has no room for is no failure."""
@@ -72,7 +72,7 @@ def _timed(call: TimedCall, choices: Mapping[int, Choice], taken: Mapping[int, i
     """Milliseconds of the steps of each choice's alternative. None where one of them cannot be launched."""
     owner = {id(step): number for number, c in choices.items() for step in c.alternatives[taken[number]]}
     found: dict[int, list[float]] = {number: [] for number in choices}
-    for _ in range(REPEATS):
+    for _ in range(CALLS_PER_ALTERNATIVE):
         steps = StepTimes(lambda step: id(step) in owner)
         try:
             call(taken, steps)

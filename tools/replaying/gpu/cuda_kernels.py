@@ -15,11 +15,11 @@ from typing import Any
 
 from kernelwright.tools.replaying.gpu.kernel_arguments import TensorMap
 
-STATIC_SHARED = 48 << 10
+STATIC_SHARED_BYTES = 48 << 10
 """Bytes a block that need no leave of the driver."""
 MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 """Blocks a dimension (CUDA C++ Programming Guide, table of technical specifications)."""
-MOST_THREADS = 1024
+MAX_THREADS_PER_BLOCK = 1024
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 128
 
 _MAX_THREADS, _STATIC_SHARED_SIZE, _DYNAMIC_SHARED, _LARGE_CLUSTERS = 0, 1, 8, 14
@@ -114,7 +114,7 @@ def device_attribute(device: int, attribute: int) -> int:
     return value.value
 
 
-def most_shared(device: int) -> int:
+def max_shared_bytes(device: int) -> int:
     """Bytes of shared memory a block may ask for."""
     return device_attribute(device, _OPT_IN_SHARED)
 
@@ -157,8 +157,8 @@ class LoadedKernel:
 
     def _allow_shared(self, device: int) -> None:
         """As Triton does: everything that the device has beside the kernel's static shared memory."""
-        most = most_shared(device)
-        if self.shape.shared <= STATIC_SHARED or most <= STATIC_SHARED:
+        most = max_shared_bytes(device)
+        if self.shape.shared <= STATIC_SHARED_BYTES or most <= STATIC_SHARED_BYTES:
             return
         cuda = driver()
         check(cuda.cuFuncSetCacheConfig(self._function, _PREFER_SHARED), "cuFuncSetCacheConfig")
@@ -172,7 +172,7 @@ class LoadedKernel:
         return value.value
 
     @property
-    def most_threads(self) -> int:
+    def max_threads(self) -> int:
         """A block, with the registers that the kernel takes."""
         return self.attribute(_MAX_THREADS)
 

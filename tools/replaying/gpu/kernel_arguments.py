@@ -19,15 +19,15 @@ from typing import Any
 from kernelwright.tools.replaying.values import Reinterpreted
 
 Json = Any
-WHOLE_NUMBERS = frozenset({"i1", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64"})
-FLOATS = frozenset({"fp16", "bf16", "fp32", "f32", "fp64"})
+INTEGER_TYPES = frozenset({"i1", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64"})
+FLOAT_TYPES = frozenset({"fp16", "bf16", "fp32", "f32", "fp64"})
 _DESCRIPTOR = re.compile(r"tensordesc(?:_im2col)?<([^\[>]*)\[([^\]]*)\]")
 _ALL_BITS = (1 << 64) - 1
 HOST_TYPES = {8: 10, 9: 8, 10: 9}
 """Triton's number of an element type in a tensor map -> the driver's (CUtensorMapDataType), where they differ."""
 TF32 = 11
 """CU_TENSOR_MAP_DATA_TYPE_TFLOAT32."""
-MOST_DIMENSIONS = 5
+MAX_DIMENSIONS = 5
 
 
 class ArgumentError(ValueError):
@@ -102,7 +102,7 @@ class Parameters:
 
     def _descriptor(self, name: str, kind: str, value: Any, tensor_map: Any, encode: Encode) -> list[Any]:
         described = _Descriptor.of(value, name)
-        if (found := _DESCRIPTOR.match(kind)) is None or len(described.shape) > MOST_DIMENSIONS:
+        if (found := _DESCRIPTOR.match(kind)) is None or len(described.shape) > MAX_DIMENSIONS:
             raise ArgumentError(f"{name} is of a type that cannot be launched: {kind[:60]}")
         again = [cell("i32", n, name) for n in described.shape] + [cell("i64", n, name) for n in described.strides]
         if tensor_map is not None:
@@ -169,11 +169,11 @@ def cell(kind: str, value: Any, name: str) -> Any:
     """
     if kind.startswith("*"):
         return ctypes.c_uint64(_address(value, name))
-    if kind in WHOLE_NUMBERS:
+    if kind in INTEGER_TYPES:
         if not isinstance(value, int):
             raise ArgumentError(f"{name} is to be a whole number ({kind}), and is a {type(value).__name__}")
         return ctypes.c_uint64(value & _ALL_BITS)
-    if kind not in FLOATS:
+    if kind not in FLOAT_TYPES:
         raise ArgumentError(f"{name} is of a type that cannot be launched: {kind[:60]}")
     if not isinstance(value, int | float):
         raise ArgumentError(f"{name} is to be a number ({kind}), and is a {type(value).__name__}")

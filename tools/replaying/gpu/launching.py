@@ -13,11 +13,17 @@ from typing import Any
 
 from kernelwright.tools.faults import Failed, Failure, Fault, clean_text
 from kernelwright.tools.replaying.gpu import cuda_kernels
-from kernelwright.tools.replaying.gpu.cuda_kernels import MAX_GRID, MOST_THREADS, DriverError, LoadedKernel, Shape
+from kernelwright.tools.replaying.gpu.cuda_kernels import (
+    MAX_GRID,
+    MAX_THREADS_PER_BLOCK,
+    DriverError,
+    LoadedKernel,
+    Shape,
+)
 from kernelwright.tools.replaying.gpu.kernel_arguments import ArgumentError, Parameters, flags_of_descriptor
 
-MOST_WARPS, MOST_CTAS = 32, 16
-MOST_SCRATCH = 4 << 30
+MAX_WARPS, MAX_CTAS = 32, 16
+MAX_SCRATCH_BYTES = 4 << 30
 """Bytes of scratch memory that one launch may ask for."""
 
 _CONTEXT_ERRORS = {
@@ -90,7 +96,7 @@ class Binaries:
             raise Failed(Failure.model_validate(one["failure"]))
         metadata = one["metadata"]
         name, shape = _described(metadata)
-        limit = cuda_kernels.most_shared(self._index)
+        limit = cuda_kernels.max_shared_bytes(self._index)
         if shape.shared > limit:
             message = (
                 f"{name}: out of resources: {shape.shared} bytes of shared memory a block, and the GPU has "
@@ -108,10 +114,10 @@ class Binaries:
         except ArgumentError as error:
             raise Failed(Failure(fault=Fault.LAUNCH, message=f"{name}: {error}")) from error
         self._functions[key], self._parameters[key] = function, parameters
-        if (threads := 32 * shape.warps) > min(function.most_threads, MOST_THREADS):
+        if (threads := 32 * shape.warps) > min(function.max_threads, MAX_THREADS_PER_BLOCK):
             message = (
                 f"{name}: out of resources: {threads} threads a block, and its registers leave room for "
-                f"{function.most_threads}"
+                f"{function.max_threads}"
             )
             raise Failed(Failure(fault=Fault.RESOURCES, message=message))
 
@@ -151,8 +157,8 @@ class Binaries:
 
         each = int(metadata.get(f"{kind}_scratch_size") or 0)
         nbytes = each * programs * int(metadata.get("num_ctas") or 1)
-        if nbytes > MOST_SCRATCH:
-            raise ArgumentError(f"{nbytes} bytes of scratch memory, and no more than {MOST_SCRATCH} are given")
+        if nbytes > MAX_SCRATCH_BYTES:
+            raise ArgumentError(f"{nbytes} bytes of scratch memory, and no more than {MAX_SCRATCH_BYTES} are given")
         return torch.empty(nbytes, dtype=torch.uint8, device=self._device) if nbytes else None
 
     def _stream(self) -> int:
@@ -182,7 +188,7 @@ def _described(metadata: Mapping[str, Any]) -> tuple[str, Shape]:
         shared = int(metadata.get("shared") or 0)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Failed(Failure(fault=Fault.LAUNCH, message="a kernel's metadata have not the form of such")) from error
-    if not (0 < warps <= MOST_WARPS and 0 < ctas <= MOST_CTAS and 0 <= shared < 1 << 31):
+    if not (0 < warps <= MAX_WARPS and 0 < ctas <= MAX_CTAS and 0 <= shared < 1 << 31):
         message = f"{name}: {warps} warps, {ctas} blocks a cluster, {shared} bytes of shared memory: no GPU has so much"
         raise Failed(Failure(fault=Fault.RESOURCES, message=clean_text(message, 300)))
     cooperative, programmatic = bool(metadata.get("launch_cooperative_grid")), bool(metadata.get("launch_pdl"))

@@ -22,7 +22,7 @@ ALLOCATION_GRANULARITY_BYTES = 512
 """Bytes, of which torch's allocator gives a multiple, from an address that is one."""
 
 
-class Survivors:
+class PersistentTensors:
     """Weights, inputs and set-up tensors.
 
     What a call changes is restored before every timed one; small set-up tensors always are.

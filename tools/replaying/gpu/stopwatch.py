@@ -11,10 +11,10 @@ from typing import Any
 
 MIN_FLUSH_BYTES = 1 << 28
 """Bytes written before every timed call; four times the L2 cache where that is more."""
-MOST_TIMED_STEPS = 400
+MAX_TIMED_STEPS = 400
 """Launches and operators of one call that are timed one by one."""
-EMPTY_PAIRS = 3
-CYCLES_A_MICROSECOND = 2_000
+EMPTY_EVENT_PAIRS = 3
+CYCLES_PER_MICROSECOND = 2_000
 """Of the GPU, rounded up: how long it is kept waiting so that the host is ahead of it."""
 MAX_IDLE_MICROSECONDS = 20_000.0
 """Microseconds of the same."""
@@ -38,7 +38,7 @@ def idle_device(microseconds: float) -> None:
     import torch
 
     if microseconds > 0:
-        torch.cuda._sleep(int(min(microseconds, MAX_IDLE_MICROSECONDS) * CYCLES_A_MICROSECOND))
+        torch.cuda._sleep(int(min(microseconds, MAX_IDLE_MICROSECONDS) * CYCLES_PER_MICROSECOND))
 
 
 def timed_block(
@@ -95,14 +95,14 @@ class StepTimes:
         """A context manager round one step, which records events where the step is chosen and not too many were timed
         before.
         """
-        timed = self._chosen(step) and len(self._events) < MOST_TIMED_STEPS
+        timed = self._chosen(step) and len(self._events) < MAX_TIMED_STEPS
         return self._timed(step) if timed else nullcontext()
 
     @contextmanager
     def _timed(self, step: Any) -> Iterator[None]:
         import torch
 
-        if len(self._nothing) < EMPTY_PAIRS:
+        if len(self._nothing) < EMPTY_EVENT_PAIRS:
             self._nothing.append(_recorded_pair())
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()

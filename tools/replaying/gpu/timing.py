@@ -18,7 +18,7 @@ from kernelwright.tools.replaying.allocations import Allocations
 from kernelwright.tools.replaying.gpu.autotune_choice import as_rows, choices_of, ranked, time_alternatives
 from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
 from kernelwright.tools.replaying.gpu.persistent_memory import (
-    Survivors,
+    PersistentTensors,
     give_back_unused,
     merge_ranges,
     poison,
@@ -27,7 +27,7 @@ from kernelwright.tools.replaying.gpu.persistent_memory import (
 from kernelwright.tools.replaying.gpu.stopwatch import StepTimes, flush_l2_cache, host_time, idle_device, timed_block
 from kernelwright.tools.tracing.trace import Launch, Operator, Step, Traced
 
-MOST_REPORTED = 256
+MAX_REPORTED_LAUNCHES = 256
 """Rows of the table of launches."""
 
 Inputs = Sequence[Any]
@@ -87,7 +87,7 @@ class TimedTrace:
         each.
         """
 
-        inputs = Survivors([], [], sets[:1]).sets[0]
+        inputs = PersistentTensors([], [], sets[:1]).sets[0]
 
         def call(taken: Mapping[int, int], times: StepTimes) -> None:
             self._timed_steps(inputs, taken, times)
@@ -113,7 +113,9 @@ class TimedTrace:
         """
         self._release()
         self._choices = {int(number): int(index) for number, index in message.get("choices", ())}
-        kept = Survivors(list(self._own()), list(self._given()), sets, everything=bool(message.get("everything")))
+        kept = PersistentTensors(
+            list(self._own()), list(self._given()), sets, everything=bool(message.get("everything"))
+        )
         timed = kept.sets
         self._host_us = host_time(lambda: self._run(timed[0], allocations=Allocations(None, 0), choices=self._choices))
         kept.note_changes()
@@ -170,7 +172,7 @@ class TimedTrace:
             name, grid = self._label(step)
             ms = statistics.median(ms for _, ms in same)
             rows.append({"name": name, "grid": list(grid), "launch": isinstance(step, Launch), "ms": ms})
-        return {"launches": rows[:MOST_REPORTED], "total_ms": sum(float(row["ms"]) for row in rows)}
+        return {"launches": rows[:MAX_REPORTED_LAUNCHES], "total_ms": sum(float(row["ms"]) for row in rows)}
 
     def _clock_close(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
         """Frees the graphs and what they hold, and gives memory back to the device where that is much of it."""
@@ -215,7 +217,7 @@ def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> Timed
     return TimedTrace(
         run,
         trace.first if trace.later is None else trace.later,
-        own=lambda: [t for t in tensors_of(replay.survivors()) if _place(t) not in state],
+        own=lambda: [t for t in tensors_of(replay.persistent_tensors()) if _place(t) not in state],
         given=lambda: list(replay.state.values()),
         label=label,
     )
@@ -234,7 +236,7 @@ class _Call:
         inputs: Inputs,
         choices: Mapping[int, int],
         pool: Pool | None,
-        kept: Survivors,
+        kept: PersistentTensors,
         *,
         first: bool = True,
     ) -> None:

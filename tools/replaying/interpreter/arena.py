@@ -14,8 +14,8 @@ from kernelwright.tools.replaying import noise
 from kernelwright.tools.report import Failed, Failure, Fault
 
 RESERVED_BYTES = 4 << 30
-"""Bytes of address space. Only what is written takes memory (MOST_BYTES of steps.py bounds that)."""
-LEAST_BYTES = 64 << 20
+"""Bytes of address space. Only what is written takes memory (MAX_ALLOCATED_BYTES of steps.py bounds that)."""
+MIN_ARENA_BYTES = 64 << 20
 GAP_BYTES = 1 << 18
 """Bytes between two tensors, as long as half of the reservation is free."""
 _NO_RESERVE = 0x4000
@@ -79,7 +79,7 @@ def _reserve(size: int) -> mmap.mmap:
         try:
             return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         except OSError:
-            if (size := size // 2) < LEAST_BYTES:
+            if (size := size // 2) < MIN_ARENA_BYTES:
                 raise
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from kernelwright.tools.replaying.interpreter.races import Program, Races
 
-FEWEST_PROGRAMS = 8
+MIN_PROGRAMS = 8
 """Programs that are begun at once."""
-MOST_PROGRAMS = 64
+MAX_PROGRAMS = 64
 TURNS_WITHOUT_AN_END = 200
 """Turns for each program that is begun, without one of them coming to its end, after which one more is begun."""
 
@@ -52,7 +52,7 @@ class Interleaving:
 
     def run_all(self) -> None:
         """Raises what the first failing program raised."""
-        for _ in range(FEWEST_PROGRAMS):
+        for _ in range(MIN_PROGRAMS):
             self._begin()
         self._hand_on()
         self._finished.wait()
@@ -64,7 +64,7 @@ class Interleaving:
         self._idle_turns += 1
         if (
             self._idle_turns > TURNS_WITHOUT_AN_END * len(self._runners)
-            and len(self._runners) < MOST_PROGRAMS
+            and len(self._runners) < MAX_PROGRAMS
             and not self._exhausted
         ):
             self._idle_turns = 0

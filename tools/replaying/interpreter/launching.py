@@ -26,14 +26,14 @@ from kernelwright.tools.replaying.interpreter.interleaving import Interleaving
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.interpreter.races import NeedsInterleaving, Program, Races
 from kernelwright.tools.replaying.interpreter.recording.batch_guard import BatchGuard
-from kernelwright.tools.replaying.interpreter.recording.batches import FEWEST_TOGETHER, Batches
+from kernelwright.tools.replaying.interpreter.recording.batches import MIN_BATCHED_PROGRAMS, Batches
 from kernelwright.tools.replaying.interpreter.recording.programs import Programs, form_of
 from kernelwright.tools.replaying.values import Table, forged_trace
 from kernelwright.tools.tracing.trace import Kernel
 
 TARGET = "sm_90"
 """What interpreted kernels are told that they run on: the target that candidates are traced for by default."""
-MOST_RECORDS = 64
+MAX_RECORDS = 64
 """Forms of arguments of one kernel that are told apart."""
 
 
@@ -133,7 +133,7 @@ class _Kernel:
         if (found := form_of(given)) is None:
             return None
         form, handles = found
-        record = self._records.setdefault(form, Programs()) if len(self._records) < MOST_RECORDS else None
+        record = self._records.setdefault(form, Programs()) if len(self._records) < MAX_RECORDS else None
         return None if record is None or not record.begin(count) else (record, handles)
 
     def _run_many(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> None:
@@ -152,7 +152,7 @@ class _Kernel:
     def _run_together(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> bool:
         """Many programs at a time; whether they could be. Where not, memory and `random` are as they were before."""
         count, builder, function = math.prod(grid), _builder(), self._function
-        if count < FEWEST_TOGETHER or (found := self._record(given, count)) is None:
+        if count < MIN_BATCHED_PROGRAMS or (found := self._record(given, count)) is None:
             return False
         record, handles = found
         builder.grid_dim = grid
@@ -251,7 +251,7 @@ def install() -> None:
     second time it does nothing.
     """
     from kernelwright.tools.compiling.text import vocabulary
-    from kernelwright.tools.replaying.interpreter import quicker_language, tree_reductions
+    from kernelwright.tools.replaying.interpreter import language_speedups, tree_reductions
     from kernelwright.tools.replaying.interpreter import repairs as interpreter_repairs
     from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
     from kernelwright.tools.replaying.interpreter.number_formats import bfloat16 as interpreter_bf16
@@ -270,10 +270,10 @@ def install() -> None:
         change()
     interpreter_bf16.install()
     interpreter_float8.install()
-    for change in (*quicker_language.QUICKER, *interpreter_repairs.QUICKER):
+    for change in (*language_speedups.SPEEDUP_PATCHES, *interpreter_repairs.SPEEDUP_PATCHES):
         change()
-    quicker_language.call_builtins_at_once()
-    quicker_language.call_extra_builtins(quicker_language.extra_modules(vocabulary.MODULES - vocabulary.LIBDEVICE))
+    language_speedups.call_builtins_at_once()
+    language_speedups.call_extra_builtins(language_speedups.extra_modules(vocabulary.MODULES - vocabulary.LIBDEVICE))
     provide_libdevice()
     tree_reductions.install()
     interpreter_bf16.install_reductions()

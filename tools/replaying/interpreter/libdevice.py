@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from kernelwright.tools.replaying.interpreter.language_speedups import extra_modules
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
-from kernelwright.tools.replaying.interpreter.quicker_language import extra_modules
 from kernelwright.tools.replaying.interpreter.recording.recorder import recorded
 
 Function = Callable[..., Any]

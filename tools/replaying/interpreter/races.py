@@ -17,11 +17,11 @@ import numpy as np
 
 from kernelwright.tools.replaying.interpreter.extents import Extents
 
-MOST_SYNCHRONISING = 16
+MAX_SYNCHRONISING_ADDRESSES = 16
 """Addresses of one atomic operation that order programs; an operation on more of them adds numbers up and orders
 nothing.
 """
-MOST_SPINS = 256
+MAX_SPINS = 256
 """Atomic operations and volatile loads by one program that runs alone, after which it is taken to wait for another."""
 
 
@@ -169,18 +169,18 @@ class Races:
     def wait(self) -> None:
         """Before an atomic operation or a volatile load: a program that runs alone may not wait for ever."""
         self.now.waits += 1
-        if not self._interleaved and self.now.waits > MOST_SPINS:
+        if not self._interleaved and self.now.waits > MAX_SPINS:
             raise NeedsInterleaving
 
     def acquire(self, addresses: Any) -> None:
         """The current program is ordered after whoever released one of these addresses."""
-        if addresses.size <= MOST_SYNCHRONISING:
+        if addresses.size <= MAX_SYNCHRONISING_ADDRESSES:
             for address in addresses.tolist():
                 self.now.sees |= self._released.get(address, 0)
 
     def release(self, addresses: Any) -> None:
         """Whoever acquires one of these addresses later is ordered after all that the current program has done."""
-        if addresses.size <= MOST_SYNCHRONISING:
+        if addresses.size <= MAX_SYNCHRONISING_ADDRESSES:
             for address in addresses.tolist():
                 self._released[address] = self._released.get(address, 0) | self.now.sees
             self._new_segment()

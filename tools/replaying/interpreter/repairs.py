@@ -139,7 +139,7 @@ def compute_erf_at_once() -> None:
     interpreter.InterpreterBuilder.create_erf = create_erf
 
 
-def patch_for_good() -> None:
+def patch_permanently() -> None:
     """Triton's language is patched once for the whole process, with `tl` and `tl.core` alike. Triton itself walks all
     of `triton.language` at every launch and again at every call of a device function, `tl.sum` and `tl.sigmoid`
     among them: a millisecond each.
@@ -247,5 +247,5 @@ def _tf32(values: np.ndarray) -> np.ndarray:
 
 REPAIRS = (compute_erf_at_once, repair_dot, repair_splat, repair_index, repair_scan, repair_arguments_of_extremes)
 """Of what it computes otherwise than a GPU."""
-QUICKER = (keep_dtypes, forget_overflow, patch_for_good, raise_as_it_is)
+SPEEDUP_PATCHES = (keep_dtypes, forget_overflow, patch_permanently, raise_as_it_is)
 """The same answers sooner."""

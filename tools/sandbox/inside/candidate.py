@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Callable
 
 from kernelwright.tools.sandbox.channel import Channel, ChannelClosed
+from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
+from kernelwright.tools.sandbox.isolation.layers import Layers, enter_process_walls
+from kernelwright.tools.sandbox.isolation.readable_files import make_ruleset
 from kernelwright.tools.sandbox.limits import Kind
 from kernelwright.tools.sandbox.request import Request
-from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
-from kernelwright.tools.sandbox.walls.isolation import Layers, enter_process_walls
-from kernelwright.tools.sandbox.walls.readable_files import make_ruleset
 
 CHANNEL, RULESET = 3, 4
 """The candidate's channel is always the first of these descriptors; the other is closed when its walls stand."""

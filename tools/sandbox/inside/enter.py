@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import sys
 
+from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
+from kernelwright.tools.sandbox.isolation.layers import Layers, enter_namespaces
+from kernelwright.tools.sandbox.isolation.readable_files import close_files
 from kernelwright.tools.sandbox.limits import Kind
-from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
-from kernelwright.tools.sandbox.walls.isolation import Layers, enter_namespaces
-from kernelwright.tools.sandbox.walls.readable_files import close_files
 
 
 def main() -> None:

@@ -16,16 +16,16 @@ from collections.abc import Callable
 
 from kernelwright.tools.sandbox.inside import candidate
 from kernelwright.tools.sandbox.inside.usage_watch import TICK_SECONDS, Bound, UsageWatch
+from kernelwright.tools.sandbox.isolation import cgroup
+from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
+from kernelwright.tools.sandbox.isolation.descendants import descendants, end_descendants
+from kernelwright.tools.sandbox.isolation.layers import MEMORY_GROUP, MEMORY_WATCH, OWN_SCRATCH, Layers, open_session
 from kernelwright.tools.sandbox.limits import Kind
 from kernelwright.tools.sandbox.request import Request
-from kernelwright.tools.sandbox.walls import cgroup
-from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
-from kernelwright.tools.sandbox.walls.descendants import descendants, end_descendants
-from kernelwright.tools.sandbox.walls.isolation import MEMORY_GROUP, MEMORY_WATCH, OWN_SCRATCH, Layers, open_session
 
-TICK_CUDA = 0.5
+CUDA_TICK_SECONDS = 0.5
 """Seconds between two looks at a process that a clock may be running on."""
-LONGEST_HANDED_OUT = 64 << 10
+MAX_HANDED_OUT_BYTES = 64 << 10
 """Bytes of each file that is copied out of a private folder."""
 _AWAITED = (signal.SIGCHLD, signal.SIGTERM)
 
@@ -58,7 +58,7 @@ def keep(
         candidate.run(kind, layers, request, channel_fd, output_fd, common)
     os.close(channel_fd)
     os.close(output_fd)
-    how = _wait(pid, _watch(kind, layers, request), TICK_CUDA if kind is Kind.CUDA else TICK_SECONDS)
+    how = _wait(pid, _watch(kind, layers, request), CUDA_TICK_SECONDS if kind is Kind.CUDA else TICK_SECONDS)
     if OWN_SCRATCH in layers.active:
         for name in request.handed_out:
             with contextlib.suppress(OSError):
@@ -78,7 +78,7 @@ def _hand_out(scratch: str, name: str, outside: int) -> None:
     try:
         if stat.S_ISREG(os.fstat(inside).st_mode):
             copy = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=outside)
-            os.write(copy, os.read(inside, LONGEST_HANDED_OUT))
+            os.write(copy, os.read(inside, MAX_HANDED_OUT_BYTES))
             os.close(copy)
     finally:
         os.close(inside)

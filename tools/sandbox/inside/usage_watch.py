@@ -20,7 +20,7 @@ from kernelwright.tools.sandbox.limits import Limits
 
 TICK_SECONDS = 0.1
 """Seconds between two looks."""
-SHARE_OF_TIME = 0.02
+MAX_SHARE_OF_TIME = 0.02
 """That looking through a folder takes at most."""
 _PAGE = os.sysconf("SC_PAGESIZE")
 
@@ -81,7 +81,7 @@ class UsageWatch:
         if size <= self._limits.disk:
             size += _deleted_but_open(pids, os.stat(self._folder).st_dev)
         now = time.monotonic()
-        self._next_walk = now + (now - begun) / SHARE_OF_TIME
+        self._next_walk = now + (now - begun) / MAX_SHARE_OF_TIME
         if count > self._limits.files:
             return Bound.FILES
         return Bound.DISK if size > self._limits.disk else None

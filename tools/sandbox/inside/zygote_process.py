@@ -29,14 +29,14 @@ from kernelwright.session_priority import session_keeps_priority_of
 from kernelwright.tools.sandbox import folders
 from kernelwright.tools.sandbox.channel import Channel, ChannelClosed
 from kernelwright.tools.sandbox.inside import keeper
+from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
+from kernelwright.tools.sandbox.isolation.descendants import end_descendants
+from kernelwright.tools.sandbox.isolation.layers import Layers, enter_namespaces
+from kernelwright.tools.sandbox.isolation.readable_files import open_common_paths
 from kernelwright.tools.sandbox.limits import Kind
 from kernelwright.tools.sandbox.request import Request
-from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
-from kernelwright.tools.sandbox.walls.descendants import end_descendants
-from kernelwright.tools.sandbox.walls.isolation import Layers, enter_namespaces
-from kernelwright.tools.sandbox.walls.readable_files import open_common_paths
 
-GATHERED_AFTER = 8
+FORKS_BEFORE_HUGE_PAGES = 8
 """Forks after which memory is gathered into huge pages: who asks for one verdict does not pay for it."""
 FOLDER_SECONDS = 5.0
 """That removing the folder may take; its owner waits twice as long."""
@@ -62,7 +62,7 @@ def main() -> None:
     except ChannelClosed:
         _remove_folder()
         return
-    Nursery(kind, layers, channel).serve()
+    ForkServer(kind, layers, channel).serve()
 
 
 def _remove_folder() -> None:
@@ -145,7 +145,7 @@ def _native_threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-class Nursery:
+class ForkServer:
     """Forks candidates' processes on request, and buries them."""
 
     def __init__(self, kind: Kind, layers: Layers, channel: Channel) -> None:
@@ -167,7 +167,7 @@ class Nursery:
             ready = {descriptor for descriptor, _ in waiting.poll()}
             if self._woken in ready:
                 os.read(self._woken, 4096)
-                self._bury()
+                self._reap()
             if self._channel.fileno() in ready:
                 try:
                     request = Request.from_message(self._channel.receive())
@@ -177,7 +177,7 @@ class Nursery:
 
     def _fork(self, request: Request, descriptors: list[int]) -> None:
         self._forks += 1
-        if self._forks == GATHERED_AFTER:
+        if self._forks == FORKS_BEFORE_HUGE_PAGES:
             kernel.gather_memory()
         between = _native_threads() > 1
         forked = _fork_by_steps(request, descriptors) if between else _fork_apart(request.pid_namespace)
@@ -195,7 +195,7 @@ class Nursery:
         if not between:
             _tell(descriptors[2], f"pid {forked.pid}")
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         """Reaps first processes that ended.
 
         The kernel reaps one of a pid namespace last; otherwise what is left of its candidate came to this process.

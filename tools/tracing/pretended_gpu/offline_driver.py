@@ -12,7 +12,7 @@ from kernelwright.tools.compiling.binary import Usage, read_amdgcn, read_cubin
 from kernelwright.tools.hardware.targets import Target, occupancy
 from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
 
-MOST_X, MOST_YZ = 2**31 - 1, 65535
+MAX_GRID_X, MAX_GRID_YZ = 2**31 - 1, 65535
 """CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the largest grid; HIP's is larger."""
 
 
@@ -44,7 +44,7 @@ class OfflineUtils:
         """
         usage = read_usage(kernel, name, self._target)
         words = (usage.spills or 0) // 4
-        return _LOADED, _LOADED, usage.registers or 0, words, most_threads(usage.registers or 0, self._target)
+        return _LOADED, _LOADED, usage.registers or 0, words, max_threads(usage.registers or 0, self._target)
 
     def unload_module(self, module: Any) -> None:
         """Nothing was loaded."""
@@ -68,7 +68,7 @@ def read_compiled(asm: Any, name: str, target: Target) -> Usage:
     return read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
 
 
-def most_threads(registers: int, target: Target) -> int:
+def max_threads(registers: int, target: Target) -> int:
     """Threads of the largest block that the registers allow."""
     warps = target.threads_per_block // target.warp_size
     while registers and warps > 1 and not occupancy(registers, 0, warps, target)[0]:
@@ -123,9 +123,10 @@ def check_grid(grid: tuple[Any, ...], name: str) -> tuple[int, int, int]:
     if not all(isinstance(n, int) for n in grid):
         raise TypeError(f"the grid of {name} is {grid}: it holds integers only")
     x, y, z = (int(n) for n in grid)
-    if min(x, y, z) < 0 or x > MOST_X or max(y, z) > MOST_YZ:
+    if min(x, y, z) < 0 or x > MAX_GRID_X or max(y, z) > MAX_GRID_YZ:
         raise LaunchRefused(
-            f"the grid of {name} is ({x}, {y}, {z}): at most ({MOST_X}, {MOST_YZ}, {MOST_YZ}) can be launched"
+            f"the grid of {name} is ({x}, {y}, {z}): at most ({MAX_GRID_X}, {MAX_GRID_YZ}, {MAX_GRID_YZ}) can be "
+            "launched"
         )
     return x, y, z
 

@@ -13,7 +13,7 @@ import re
 
 from kernelwright.policies.inductor.writing.plain import assignments, drop_unused
 
-SMALL = "small_sum"
+SMALL_SUM = "small_sum"
 SUM_OF_THREE = re.compile(r"(\w+) \+ (\w+) \+ (\w+)")
 
 
@@ -28,8 +28,8 @@ def add_up_parts(function: ast.FunctionDef) -> bool:
     """Rewrites every loop over three products of parts, in place. Returns whether there is one."""
     found = 0
     for place, loop in reversed(list(enumerate(function.body))):
-        if isinstance(loop, ast.For) and (total := _added_up(loop, f"{SMALL}_{found + 1}" if found else SMALL)):
-            small = f"{SMALL}_{found + 1}" if found else SMALL
+        if isinstance(loop, ast.For) and (total := _added_up(loop, f"{SMALL_SUM}_{found + 1}" if found else SMALL_SUM)):
+            small = f"{SMALL_SUM}_{found + 1}" if found else SMALL_SUM
             start = next(v for n, v in assignments(ast.Module(function.body[:place], [])) if n == total)
             whole = f"{total} = tl.where(tl.abs({total}) < float('inf'), {total} + {small}, {total})"
             function.body.insert(place + 1, ast.parse(whole).body[0])

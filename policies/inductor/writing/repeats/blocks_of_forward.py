@@ -13,7 +13,7 @@ MIN_FORWARD_CHARACTERS = 12_000
 """Characters of a forward from which on its repeated blocks become functions."""
 MIN_SAVED_CHARACTERS = 1_500
 """Characters that a function has to save."""
-MOST_FUNCTIONS = 12
+MAX_FUNCTIONS = 12
 MAX_PARAMETERS = 24
 """What a function is given and gives, at most, for somebody to read its calls."""
 BLOCK_STATEMENTS = range(4, 160)
@@ -79,7 +79,7 @@ def with_functions(lines: list[str], taken: set[str]) -> tuple[list[str], list[s
     neither a function nor what it holds may have, to which those of the functions are added.
     """
     functions: list[str] = []
-    while sum(map(len, lines)) > MIN_FORWARD_CHARACTERS and len(functions) < MOST_FUNCTIONS:
+    while sum(map(len, lines)) > MIN_FORWARD_CHARACTERS and len(functions) < MAX_FUNCTIONS:
         statements = _statements(lines)
         block = _best(statements)
         if block is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 
-SILENT = {
+NON_COMPUTING_OPERATORS = {
     "view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t", "_unsafe_view",
     "alias", "kernelwright.steps", "full", "full_like", "scalar_tensor", "prims.iota", "prims.convert_element_type",
     "lift_fresh_copy", "copy", "arange", "zeros", "zeros_like", "ones", "ones_like", "empty_like"}  # fmt: skip
@@ -43,7 +43,7 @@ def operators_shown(function: ast.FunctionDef, operators: tuple[str, ...]) -> tu
     values = _values(function)
     text, products = "\n".join(values), _adds_products(function, operators)
     shown = tuple(o for o in operators if (products if re.match(PRODUCT, _plain(o)) else _is_shown(o, text)))
-    if shown == operators or not set(shown) <= SILENT:
+    if shown == operators or not set(shown) <= NON_COMPUTING_OPERATORS:
         return shown
     return COPY if "tl.load" in ast.unparse(function) else FILL
 

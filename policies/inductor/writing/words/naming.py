@@ -35,7 +35,7 @@ RESULTS = (
     (".to", "converted"),
 )  # fmt: skip
 """Function -> what its result is called."""
-SEVERAL = {
+RESULTS_OF_TUPLES = {
     "welford_step": ("next_mean", "next_squares", "next_count"), "welford": ("mean", "squares", "count"),
     "welford_combine": ("next_mean", "next_squares", "next_count"),
     "running_softmax": ("next_largest", "next_total"), "joined_softmax": ("next_largest", "next_total"),
@@ -127,7 +127,7 @@ class Names:
         for node in ast.walk(function):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
                 called = node.value.func if isinstance(node.value, ast.Call) else node.value
-                words = SEVERAL.get(ast.unparse(called), ())
+                words = RESULTS_OF_TUPLES.get(ast.unparse(called), ())
                 for target, word in zip(node.targets[0].elts, words, strict=False):
                     if isinstance(target, ast.Name) and target.id not in self._known:
                         self._known[target.id] = self._unique(word)

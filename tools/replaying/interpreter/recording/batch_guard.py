@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 
 from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
-from kernelwright.tools.replaying.interpreter.races import MOST_SPINS, NeedsInterleaving, Races
+from kernelwright.tools.replaying.interpreter.races import MAX_SPINS, NeedsInterleaving, Races
 
-MOST_NOTED = 8 << 20
+MAX_REMEMBERED_READS = 8 << 20
 """Addresses that were read and are remembered."""
-SEVERAL = -2
+SEVERAL_READERS = -2
 """For a reader: more than one program."""
 
 
-class NotTogether(BaseException):
+class CannotRunTogether(BaseException):
     """These programs cannot run at the same time, or it is not known that they can."""
 
 
-class TouchesItsOutput(NotTogether):
+class ReadsOwnOutput(CannotRunTogether):
     """A launch reads what it writes: whether each program keeps to its own part has to be followed element by
     element.
     """
@@ -37,13 +37,13 @@ class TouchesItsOutput(NotTogether):
 @dataclass
 class BatchGuard(Guard):
     """`who`: the numbers, from 1, of the programs that the accesses belong to, one for each place of their first axis;
-    one number where it is one program, or SEVERAL.
+    one number where it is one program, or SEVERAL_READERS.
     """
 
-    who: Any = SEVERAL
+    who: Any = SEVERAL_READERS
     element_by_element: bool = False
     """Whether reads are remembered, for launches that read what they write."""
-    trouble: NotTogether | None = None
+    trouble: CannotRunTogether | None = None
     """What a program that ran alone did, and then went on: it may be recorded meanwhile."""
     _written: Races | None = None
     _read: set[int] = field(default_factory=set)
@@ -60,14 +60,14 @@ class BatchGuard(Guard):
         return loaded
 
     def store(self, addresses: Any, values: Any, mask: Any) -> None:
-        """As `Guard.store`. Raises NotTogether where another program wrote there."""
+        """As `Guard.store`. Raises CannotRunTogether where another program wrote there."""
         active = addresses[mask]
         if not active.size:
             return
         size, storage = values.dtype.itemsize, self._one_storage(active, values.dtype.itemsize)
         numbers = self._numbers(addresses, mask)
         if numbers is None:
-            raise NotTogether
+            raise CannotRunTogether
         if storage >= 0:
             parts: list[tuple[int, Any]] = [(storage, slice(None))]
         else:
@@ -96,63 +96,63 @@ class BatchGuard(Guard):
         return self._written
 
     def require_apart(self) -> None:
-        """Raises NotTogether where a program has read what another one wrote."""
-        self.who = SEVERAL
+        """Raises CannotRunTogether where a program has read what another one wrote."""
+        self.who = SEVERAL_READERS
         for storage, addresses, numbers, size in self._reads:
             if self.writes.is_written(storage):
                 writers = self.writes.shadow(storage).writers[self._places(storage, addresses, size)]
                 if bool(((writers != 0) & (writers != numbers)).any()):
-                    raise NotTogether
+                    raise CannotRunTogether
 
     # ------------------------------------------------------------------ programs
     def _meets(self) -> None:
         """An operation by which programs wait for each other."""
         if not self._is_alone():
-            raise NotTogether
-        self.trouble = NotTogether()
+            raise CannotRunTogether
+        self.trouble = CannotRunTogether()
         self._waits += 1
-        if self._waits > MOST_SPINS:
+        if self._waits > MAX_SPINS:
             raise NeedsInterleaving
 
     def _is_alone(self) -> bool:
-        return np.ndim(self.who) == 0 and self.who != SEVERAL
+        return np.ndim(self.who) == 0 and self.who != SEVERAL_READERS
 
-    def _refuse(self, trouble: NotTogether) -> None:
+    def _refuse(self, trouble: CannotRunTogether) -> None:
         """Raises it, but in a program that runs alone."""
         if not self._is_alone():
             raise trouble
-        if self.trouble is None or not isinstance(trouble, TouchesItsOutput):
+        if self.trouble is None or not isinstance(trouble, ReadsOwnOutput):
             self.trouble = trouble
 
     def _numbers(self, addresses: Any, mask: Any) -> Any:
         """The program of each active lane, or of all; None where several programs made one access."""
         if np.ndim(self.who) == 0:
-            return None if self.who == SEVERAL else self.who
+            return None if self.who == SEVERAL_READERS else self.who
         spread = self.who.reshape(-1, *(1,) * (addresses.ndim - 1))
         return np.broadcast_to(spread, addresses.shape)[mask]
 
     # ------------------------------------------------------------------ what is read and written
     def _elements(self, storage: int, addresses: Any, size: int) -> Any:
-        """Numbers of whole elements of the storage, which is about to be written. Raises NotTogether."""
+        """Numbers of whole elements of the storage, which is about to be written. Raises CannotRunTogether."""
         self.writes.before_write(storage, size)
         return self._places(storage, addresses, size)
 
     def _places(self, storage: int, addresses: Any, size: int) -> Any:
         shadow = self.writes.shadow(storage)
         if shadow.grain != size or bool(((addresses - np.uint64(shadow.start)) % np.uint64(size)).any()):
-            self._refuse(NotTogether())  # elements of two sizes, or between two of them
+            self._refuse(CannotRunTogether())  # elements of two sizes, or between two of them
         return shadow.places(addresses)
 
     def _claim(self, storage: int, elements: Any, numbers: Any) -> None:
         if storage in self._read and not self.element_by_element:
-            self._refuse(TouchesItsOutput())
+            self._refuse(ReadsOwnOutput())
         writers = self.writes.shadow(storage).writers
         before = writers[elements]
         if bool(((before != 0) & (before != numbers)).any()):
-            self._refuse(NotTogether())
+            self._refuse(CannotRunTogether())
         writers[elements] = numbers
         if np.ndim(numbers) and bool((writers[elements] != numbers).any()):
-            raise NotTogether
+            raise CannotRunTogether
 
     def _note_read(self, addresses: Any, mask: Any, size: int) -> None:
         active = addresses[mask] if self.element_by_element else addresses
@@ -167,15 +167,15 @@ class BatchGuard(Guard):
             return
         self._read.update(storages)
         if self._written is not None and any(self._written.is_written(s) for s in storages):
-            self._refuse(TouchesItsOutput())
+            self._refuse(ReadsOwnOutput())
 
     def _remember(self, active: Any, numbers: Any, storages: list[int], size: int) -> None:
         self._noted += active.size
-        if self._noted > MOST_NOTED:
-            self._refuse(NotTogether())
+        if self._noted > MAX_REMEMBERED_READS:
+            self._refuse(CannotRunTogether())
             return
         places = self.extents.places(active, size) if len(storages) > 1 else None
         for storage in storages:
             lanes = slice(None) if places is None else places == storage
-            own = SEVERAL if numbers is None else numbers if np.ndim(numbers) == 0 else numbers[lanes]
+            own = SEVERAL_READERS if numbers is None else numbers if np.ndim(numbers) == 0 else numbers[lanes]
             self._reads.append((storage, active[lanes], own, size))

@@ -17,20 +17,20 @@ import numpy as np
 from kernelwright.tools.replaying.interpreter.guarded_memory import OutOfBounds
 from kernelwright.tools.replaying.interpreter.races import NeedsInterleaving, Program
 from kernelwright.tools.replaying.interpreter.recording.batch_guard import (
-    SEVERAL,
+    SEVERAL_READERS,
     BatchGuard,
-    NotTogether,
-    TouchesItsOutput,
+    CannotRunTogether,
+    ReadsOwnOutput,
 )
 from kernelwright.tools.replaying.interpreter.recording.language import Node, RecordedOperation
 from kernelwright.tools.replaying.interpreter.recording.programs import Programs
 from kernelwright.tools.report import Failed
 
-FEWEST_TOGETHER = 4
+MIN_BATCHED_PROGRAMS = 4
 """Programs below which one after the other is as quick."""
 BATCH_BYTES = 8 << 20
 """Of all values of the programs of one batch."""
-MOST_WASTED = 4
+MAX_WASTED_BATCHES = 4
 """Batches of one launch of which most programs took a way of their own, after which the rest run one by one."""
 PROGRAM_ID, GRID = "create_get_program_id", "create_get_num_programs"
 
@@ -53,9 +53,9 @@ class Batches:
             self._all(programs)
             self._guard.require_apart()
             return True
-        except TouchesItsOutput:
+        except ReadsOwnOutput:
             self._record.follows_elements = True
-        except (NotTogether, NeedsInterleaving):
+        except (CannotRunTogether, NeedsInterleaving):
             self._record.apart = True
         except Failed:
             raise
@@ -72,7 +72,7 @@ class Batches:
             waiting += islice(programs, max(size - len(waiting), 0))
             if not waiting:
                 return
-            if root is None or min(len(waiting), size) < FEWEST_TOGETHER or wasted > MOST_WASTED:
+            if root is None or min(len(waiting), size) < MIN_BATCHED_PROGRAMS or wasted > MAX_WASTED_BATCHES:
                 self._alone(waiting.pop())
                 continue
             group, waiting = waiting[:size], waiting[size:]
@@ -109,7 +109,7 @@ class _Branch:
         self._group, self._values, self._leads, self._node, self._wrote = group, values, leads, node, wrote
 
     def take_steps(self, guard: BatchGuard, enter: Callable[[Program], None]) -> None:
-        """All steps of the node. Raises NotTogether, and what a step raises."""
+        """All steps of the node. Raises CannotRunTogether, and what a step raises."""
         numbers = np.array([p.number + 1 for p in self._group], np.int32)
         values, leads = self._values, self._leads
         values += self._node.fresh
@@ -128,7 +128,7 @@ class _Branch:
     def _places(self, step: RecordedOperation, values: list[Any]) -> Any:
         """Where each program lies in the grid, along the axis that the step asks for."""
         if type(step.asks) is not int:
-            raise NotTogether
+            raise CannotRunTogether
         return np.array([[p.place[step.asks]] for p in self._group], np.int32)
 
     def _stepped(
@@ -140,7 +140,7 @@ class _Branch:
             if any(leads):
                 return step.batched.run([self._values[slot] for slot in step.batched.operands], leads), True
         if step.batched is not None or step.name == GRID:
-            guard.who = SEVERAL
+            guard.who = SEVERAL_READERS
             operands = step.operands
             return step.run(self._values) if operands is None else step.run(
                 *map(self._values.__getitem__, operands)
@@ -163,8 +163,9 @@ class _Branch:
         return np.stack(found)
 
     def go_on(self, waiting: list[_Branch]) -> list[Program]:
-        """Adds what the programs come to next; gives those of them that nobody has gone before. Raises NotTogether
-        where these have written already.
+        """Adds what the programs come to next; gives those of them that nobody has gone before.
+
+        Raises CannotRunTogether where these have written already.
         """
         slot = self._node.decision
         if slot < 0:
@@ -181,7 +182,7 @@ class _Branch:
             child = self._node.children.get(key)
             if child is None:
                 if self._wrote:
-                    raise NotTogether
+                    raise CannotRunTogether
                 undecided += [self._group[place] for place in places]
             else:
                 waiting.append(self._part(places, child))

@@ -20,7 +20,7 @@ from kernelwright.tools.report import Failed, Failure, Fault
 Function = Callable[..., Any]
 MIN_PROGRAMS_TO_RECORD = 3
 """A first launch of fewer programs is not worth a record."""
-MOST_NODES = 2_000
+MAX_NODES = 2_000
 MAX_MISSES = 8
 """Programs that left the record after which it must have served most of them, or is given up."""
 CHANGING_KERNEL_MESSAGE = (
@@ -107,7 +107,7 @@ class Programs:
         self._misses += 1
         self._nodes += 1
         recorder = Recorder(root, handles, path, values)
-        if self._nodes > MOST_NODES or (self._misses > MAX_MISSES and self._misses > self._hits):
+        if self._nodes > MAX_NODES or (self._misses > MAX_MISSES and self._misses > self._hits):
             recorder.stop_at(len(node.steps))
             self._given_up, self._root = True, None
         self._interpret(recorder, function, given)

@@ -33,9 +33,9 @@ from kernelwright.tools.replaying.interpreter.recording.operations import (
 from kernelwright.tools.replaying.interpreter.recording.whole_batches import BatchedOperation
 
 Maker = Callable[[list[Any]], Any]
-MOST_STEPS = 20_000
+MAX_RECORDED_STEPS = 20_000
 """Steps of one path through a kernel, beyond which it is not recorded."""
-MOST_BYTES = 64 << 20
+MAX_PROGRAM_BYTES = 64 << 20
 """Of all values of one program."""
 _PLAIN = (bool, int, float, complex, str, bytes)
 
@@ -215,7 +215,7 @@ class Recorder:
         batched = self._batched(name, function, arguments, named, made, quick)
         slot = self._new(None)
         form = self._form(made, slot)
-        if self.failed or self._steps > MOST_STEPS or self.bytes > MOST_BYTES:
+        if self.failed or self._steps > MAX_RECORDED_STEPS or self.bytes > MAX_PROGRAM_BYTES:
             self._fail()
             return
         run, operands = step

@@ -118,7 +118,7 @@ def of_pure(
         quick is None,
     )
     if form not in _agreed:
-        if len(_agreed) > MOST_FORMS:
+        if len(_agreed) > MAX_FORMS:
             _agreed.clear()
         found = (i for i, way in enumerate(ways) if way is not None and agrees(way, quick or single, given, moves))
         _agreed[form] = next(found, None)
@@ -128,7 +128,7 @@ def of_pure(
 
 _agreed: dict[Any, int | None] = {}
 """Which way was found to agree, for operations of one form."""
-MOST_FORMS = 10_000
+MAX_FORMS = 10_000
 
 
 def access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]) -> Batched:

@@ -79,7 +79,7 @@ def outputs(name: str, *, together: bool) -> tuple[list[torch.Tensor], list[Prog
     kernels = launching.Interpreted(
         {name: Kernel(function=name, signature=SIGNATURE, constants=(((3,), 32),))}, rebuilt
     )
-    launching.FEWEST_TOGETHER = 4 if together else PROGRAMS + 1
+    launching.MIN_BATCHED_PROGRAMS = 4 if together else PROGRAMS + 1
     found = []
     for seed in range(3):
         kernels.begin_call(seed)

@@ -1,8 +1,6 @@
-"""A candidate called a few times, for tools that look at it from outside: `python -m kernelwright.tools.tracing.once
-SPEC.json`.
+"""Calls a candidate a few times under a program that watches the process from outside (ncu, compute-sanitizer).
 
-The spec names the candidate's file and describes its arguments; contents are random, and nothing is judged or told
-here. Only the last call lies between cudaProfilerStart and cudaProfilerStop.
+Run as `python -m kernelwright.tools.tracing.profiled_calls SPEC.json`.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ import sysconfig
 from pathlib import Path
 
 import kernelwright
+from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 from kernelwright.tools.sandbox.limits import Kind
-from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
 
 SYSTEM_FOLDERS = (
     "/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/sys", "/etc/ld.so.cache", "/etc/alternatives",

@@ -4,8 +4,8 @@ import pytest
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.large_integers import may_be_enlarged, runs_on_large_integers
 from kernelwright.tools.references.prepared_problem import expect, set_up
-from kernelwright.tools.references.whole_numbers import may_be_enlarged, runs_on_large_whole_numbers
 
 TEXT = """
 import torch
@@ -23,7 +23,7 @@ def get_init_inputs():
 def test_a_gpu_is_given_large_whole_numbers_only_where_none_is_an_index(answer, sums):
     prepared = set_up(Problem(name="whole", source=TEXT.format(answer=answer)), "cpu", 3)
     inputs = prepared.reference.inputs(1)
-    assert runs_on_large_whole_numbers(prepared.reference, prepared.model, inputs) is sums
+    assert runs_on_large_integers(prepared.reference, prepared.model, inputs) is sums
     assert int(inputs[0].max()) < 100
 
 

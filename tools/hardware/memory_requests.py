@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from kernelwright.tools.hardware.lease import POLL_SECONDS, lock_file, open_until_end, try_lock
 
-PATIENCE_SECONDS = 2.0
+MAX_WAIT_SECONDS = 2.0
 """For how long the others are waited for at most."""
 _DIGITS = 20
 """Of the bytes that are asked for, and of the request's number."""
 
 
-class RoomRequest(NamedTuple):
+class MemoryRequest(NamedTuple):
     """What a process asks for at this moment."""
 
     needed: int
@@ -31,48 +31,48 @@ class RoomRequest(NamedTuple):
     """Of this request, unlike that of any other before it."""
 
 
-def room_file(gpu: str) -> Path:
+def request_file(gpu: str) -> Path:
     """gpu: as for `lease.lock_file`."""
-    return lock_file(gpu).with_suffix(".room")
+    return lock_file(gpu).with_suffix(".memory")
 
 
 @contextlib.contextmanager
-def asking_for_room(gpu: str, needed: int) -> Iterator[Callable[[], int]]:
+def requesting_memory(gpu: str, needed: int) -> Iterator[Callable[[], int]]:
     """While the block runs, the others see that so many bytes are to be free; yields what tells how many have answered.
     For the process that has the GPU alone: a second request waits for the first.
     """
-    with open_until_end(room_file(gpu)) as handle:
+    with open_until_end(request_file(gpu)) as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{needed:0{_DIGITS}d}{time.monotonic_ns():0{_DIGITS}d}".encode(), 0)
         yield lambda: os.fstat(handle).st_size - 2 * _DIGITS
 
 
-def room_wanted(gpu: str) -> RoomRequest | None:
+def requested_memory(gpu: str) -> MemoryRequest | None:
     """What a process asks for at this moment; None where none does."""
-    if not room_file(gpu).exists():
+    if not request_file(gpu).exists():
         return None
-    with open_until_end(room_file(gpu)) as handle:
+    with open_until_end(request_file(gpu)) as handle:
         if try_lock(handle, fcntl.LOCK_SH):
             return None
         told = os.pread(handle, 2 * _DIGITS, 0)
     whole = len(told) == 2 * _DIGITS and told.isdigit()
-    return RoomRequest(int(told[:_DIGITS]), int(told[_DIGITS:])) if whole else None
+    return MemoryRequest(int(told[:_DIGITS]), int(told[_DIGITS:])) if whole else None
 
 
-def answer_for_room(gpu: str) -> None:
+def answer_memory_request(gpu: str) -> None:
     """This process has given what it could."""
-    handle = os.open(room_file(gpu), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+    handle = os.open(request_file(gpu), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.write(handle, b".")
     finally:
         os.close(handle)
 
 
-def wait_for_room(gpu: str, needed: int, others: int) -> bool:
+def wait_for_memory(gpu: str, needed: int, others: int) -> bool:
     """Asks for so many bytes, and returns once so many others have answered; says whether they did in time."""
-    with asking_for_room(gpu, needed) as answers:
-        until = time.monotonic() + PATIENCE_SECONDS
+    with requesting_memory(gpu, needed) as answers:
+        until = time.monotonic() + MAX_WAIT_SECONDS
         while answers() < others and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
         return answers() >= others

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernelwright.session_priority import enter_session
+from kernelwright.tools.sandbox.isolation import cgroup
+from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
+from kernelwright.tools.sandbox.isolation.readable_files import close_files
+from kernelwright.tools.sandbox.isolation.seccomp_filter import refuse_system_calls
 from kernelwright.tools.sandbox.limits import Kind, Limits
-from kernelwright.tools.sandbox.walls import cgroup
-from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
-from kernelwright.tools.sandbox.walls.readable_files import close_files
-from kernelwright.tools.sandbox.walls.seccomp_filter import refuse_system_calls
 
 
 @dataclass

@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-MOST_SHAPES = 4096
+MAX_REMEMBERED_SHAPES = 4096
 """Shapes that are remembered."""
 
 
@@ -33,7 +33,7 @@ def remember_shapes() -> None:
         found = of_types.get(key) if whole else None
         if found is None:
             type_init(self, element_ty, shape)
-            if whole and len(of_types) < MOST_SHAPES:
+            if whole and len(of_types) < MAX_REMEMBERED_SHAPES:
                 of_types[key] = self.shape, self.numel, str(self.shape)
             return
         self.element_ty = element_ty
@@ -45,7 +45,7 @@ def remember_shapes() -> None:
         found = of_tensors.get(key)
         if found is None:
             tensor_init(self, handle, type)
-            if len(of_tensors) < MOST_SHAPES:
+            if len(of_tensors) < MAX_REMEMBERED_SHAPES:
                 of_tensors[key] = self.numel, self.shape
             return
         self.handle, self.type, self.dtype = handle, type, type.scalar
@@ -113,7 +113,7 @@ def remember_types() -> None:
         found = blocks.get(key)
         if found is None:
             found = with_element_ty(self, scalar)
-            if len(blocks) < MOST_SHAPES:
+            if len(blocks) < MAX_REMEMBERED_SHAPES:
                 blocks[key] = found
         return found
 
@@ -280,7 +280,7 @@ def check_types_at_once() -> None:
         beside, made = check(self, self.scalar_constant(0, kind), number, False, False, True, division)
         if beside.dtype != kind:
             made = None
-        if len(constants) < MOST_SHAPES:
+        if len(constants) < MAX_REMEMBERED_SHAPES:
             constants[key] = made
         return made
 
@@ -310,7 +310,7 @@ def check_types_at_once() -> None:
     TritonSemantic.binary_op_type_checking_impl = check_types
 
 
-QUICKER = (
+SPEEDUP_PATCHES = (
     remember_shapes, unwrap_sooner, make_handles_sooner, remember_types, broadcast_by_type, check_types_at_once,
 )  # fmt: skip
 """Before the language is patched."""

@@ -8,19 +8,19 @@ from typing import Any
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.reference import Reference
 
-MOST_TRIED_ON_A_CPU = 1 << 22
+MAX_ELEMENTS_TRIED_ON_CPU = 1 << 22
 """Elements of whole numbers that a reference is run on once more, on a CPU, before a GPU is given large ones."""
-LARGEST_WHOLE = ((1 << 24) + 1, 1 << 33)
+LARGE_INTEGERS = ((1 << 24) + 1, 1 << 33)
 """About the largest of whole numbers of 32 and of 64 bits in the draw `large`."""
 
 
-def enlarge_whole_numbers(inputs: list[Any]) -> None:
+def enlarge_integers(inputs: list[Any]) -> None:
     """Where every tensor holds whole numbers of 32 or 64 bits: multiplies them, so that floats do not hold their sums,
     nor 32 bits those of 64. The sign stays: a domain may have none.
     """
     import torch
 
-    largest = {torch.int32: LARGEST_WHOLE[0], torch.int64: LARGEST_WHOLE[1]}
+    largest = {torch.int32: LARGE_INTEGERS[0], torch.int64: LARGE_INTEGERS[1]}
     tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
     if any(t.dtype not in largest for t in tensors):
         return
@@ -41,7 +41,7 @@ def may_be_enlarged(reference: Reference, model: Any, inputs: list[Any]) -> bool
         return False
     if not sizes_are_free_of_values(reference, model, inputs):
         return False
-    return reference.device == "cpu" or runs_on_large_whole_numbers(reference, model, inputs)
+    return reference.device == "cpu" or runs_on_large_integers(reference, model, inputs)
 
 
 def sizes_are_free_of_values(reference: Reference, model: Any, inputs: list[Any]) -> bool:
@@ -59,16 +59,16 @@ def sizes_are_free_of_values(reference: Reference, model: Any, inputs: list[Any]
     return True
 
 
-def runs_on_large_whole_numbers(reference: Reference, model: Any, inputs: list[Any]) -> bool:
+def runs_on_large_integers(reference: Reference, model: Any, inputs: list[Any]) -> bool:
     """Whether the reference runs, on a CPU, on large numbers in the place of its own whole ones. There it raises where
     it takes one for an index; on a GPU such an index ends the judge's context, so that a CPU is asked first.
     """
     import torch
 
-    if sum(t.numel() for t in tensors_of(inputs)) > MOST_TRIED_ON_A_CPU:
+    if sum(t.numel() for t in tensors_of(inputs)) > MAX_ELEMENTS_TRIED_ON_CPU:
         return False
     on_cpu = [v.to("cpu", copy=True) if isinstance(v, torch.Tensor) else v for v in inputs]
-    enlarge_whole_numbers(on_cpu)
+    enlarge_integers(on_cpu)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             copy.deepcopy(model).cpu()(*reference.arguments(on_cpu))

@@ -16,7 +16,7 @@ import platform
 import struct
 from collections.abc import Iterable
 
-from kernelwright.tools.sandbox.walls.system_call_bindings import prctl
+from kernelwright.tools.sandbox.isolation.system_call_bindings import prctl
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64 (linux/audit.h)."""
