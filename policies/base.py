@@ -71,7 +71,7 @@ class Request(Value):
     turn: int | None = None
     """How many completions the thread has had. A scripted run that was killed goes on at the exact answer."""
     fault: str | None = None
-    """Of the candidate that is to be repaired; None where there is none."""
+    """The fault of the candidate that is to be repaired; None where there is none."""
 
     def repeated(self, count: int) -> list[Request]:
         """`count` independent draws: seed, seed + 1, ... where a seed was given."""

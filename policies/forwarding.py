@@ -13,7 +13,7 @@ class Forwarding:
 
     @property
     def name(self) -> str:
-        """That of the policy inside."""
+        """The name of the policy inside."""
         return self.policy.name
 
     @property
@@ -23,7 +23,7 @@ class Forwarding:
 
     @property
     def prompt_form(self) -> PromptForm:
-        """That of the policy inside."""
+        """The prompt form of the policy inside."""
         return self.policy.prompt_form
 
     def stop_answering(self) -> None:

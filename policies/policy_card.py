@@ -39,15 +39,15 @@ class PolicyCard(Value):
     """What its fine-tuning began with: a folder, a hub name, or `new:14m` for random weights."""
     seed: int | None = None
     loss: float | None = None
-    """Of its fine-tuning, nats a token."""
+    """The loss of its fine-tuning, in nats a token."""
     rows: dict[str, int] = {}
     """Rows of its fine-tuning, by what became of them."""
     method: str | None = None
-    """Of the reinforcement learning after it: `grpo`, `rft`, `dpo`, `kto`."""
+    """The method of the reinforcement learning after it: `grpo`, `rft`, `dpo`, `kto`."""
     formula: str | None = None
-    """Of the reward: `execution@1`."""
+    """The formula of the reward: `execution@1`."""
     steps: int | None = None
-    """Of its last training, which has ended."""
+    """Steps of its last training, which has ended."""
     step: int | None = None
     """At which a checkpoint was kept, where its training had not ended."""
     trained_on: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ class Price(Value):
     """Dollars for a million tokens."""
 
     host: str
-    """Of the server's address; `*` fits any. The same model costs otherwise elsewhere."""
+    """The host of the server's address; `*` fits any. The same model costs otherwise elsewhere."""
     model: str
     """With `*` for any characters."""
     input: float = Field(ge=0)

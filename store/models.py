@@ -154,7 +154,7 @@ class Candidate(Row, table=True):
     action: Action = Field(sa_column=enum_column(Action))
     state: State = Field(default=State.DRAFTING, sa_column=enum_column(State, index=True))
     schema_version: int
-    """Of the store when the row was written."""
+    """The schema version of the store when the row was written."""
     prompt_version: str = Field(default="", max_length=80)
     prompt_id: int | None = Field(default=None, sa_column=reference_column("link"))
     """The last message of the prompt."""
@@ -167,7 +167,7 @@ class Candidate(Row, table=True):
     tokenizer_hash: str | None = Field(default=None, max_length=200)
     chat_template_hash: str | None = Field(default=None, max_length=200)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, sa_column=Column(BigInteger))
-    """That was used, also where the policy drew it."""
+    """The seed that was used, also where the policy drew it."""
     exact: bool = False
     """Ids and log-probs are here, and are those of the distribution really sampled: fit for GRPO."""
     finish: FinishReason | None = Field(default=None, sa_column=enum_column(FinishReason, nullable=True))

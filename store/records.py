@@ -146,7 +146,7 @@ class Stats(Value):
     version: int
     where: str
     bytes: int | None
-    """Of the file and its WAL; None on a server."""
+    """Bytes of the file and its WAL; None on a server."""
     runs: int
     trajectories: int
     unfinished: int

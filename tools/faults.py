@@ -224,7 +224,7 @@ def clean_text(text: object, limit: int = 2000) -> str:
 
 
 ARITHMETIC_FAULTS = frozenset({Fault.PRECISION, Fault.MISMATCH, Fault.NON_FINITE, Fault.OUT_OF_BOUNDS})
-"""Of a kernel whose products are in tf32: with the same text in fp32 they may be gone. Three drafts of transposed
+"""Faults that a kernel whose products are in tf32 may not have with the same text in fp32. Three drafts of transposed
 convolutions ended in an illegal address on an H100 with Triton 3.6 (bench/results/compiler_drafts-gpu.md); why is not
 known.
 """

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 RESOURCE_ERRNOS = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT})
-"""Of this machine, not of a candidate's limits: those end its own processes."""
+"""Errors of this machine when it runs out of a resource. A candidate that reaches its own limits only ends its own
+processes.
+"""
 COMPILE_PROCESSES = max(1, min(8, (os.cpu_count() or 2) // 2))
 """Processes that the kernels of one candidate are compiled in."""
 WARM_KINDS = {

@@ -48,7 +48,7 @@ class Roofline(Value):
     """Speed of light of the problem on one device."""
 
     bytes: int | None = None
-    """That must move: inputs the output depends on, weights and outputs, once each."""
+    """Bytes that must move: inputs that the output depends on, weights and outputs, once each."""
     operations: int | None = None
     """Floating-point operations counted on the reference."""
     bytes_per_second: Number | None = None
@@ -74,7 +74,7 @@ class LaunchTime(Value):
     ms: Number | None = None
     """Median over calls; None where it could not be timed."""
     share: Number | None = None
-    """Of the time of all launches and operators of one call, 0 to 1."""
+    """The share of the time of all launches and operators of one call, 0 to 1."""
 
 
 class ProfileResult(Value):
@@ -113,9 +113,9 @@ class ProfileResult(Value):
     eager_precision: str = ""
     """In which eager was timed: "fp32" or "tf32" as torch's switches were set, or the dtype of the problem's inputs."""
     launches: tuple[LaunchTime, ...] = ()
-    """Of one steady call, in order."""
+    """Launches of one steady call, in order."""
     own_share: Number | None = None
-    """Of GPU time in the candidate's own kernels."""
+    """The share of GPU time in the candidate's own kernels."""
     gpu_kernels: dict[str, Number] = {}
     """Milliseconds a call by kernel name, from the profiler."""
     peak_memory: int | None = None

@@ -83,7 +83,7 @@ class KernelResources(Value):
 
     name: str
     hash: str = ""
-    """Of the binary, or of the PTX where there is no binary: SHA-256, hex."""
+    """The SHA-256 of the binary, or of the PTX where there is no binary, as hex."""
     config: dict[str, Any] = {}
     """Constexprs and options of this specialisation (num_warps, num_stages, BLOCK ...)."""
     signature: dict[str, str] = {}
@@ -187,7 +187,7 @@ class Tried(Value):
     """Why this size: "rows one more than 64"."""
     outcome: SizeOutcome = SizeOutcome.RIGHT
     message: str = ""
-    """Of a candidate that was wrong or refused."""
+    """What was said of a candidate that was wrong or refused."""
 
 
 class OwnWork(Value):
@@ -197,7 +197,7 @@ class OwnWork(Value):
     """strict, share:P or report."""
     accepted: bool = False
     share: Number | None = None
-    """Of GPU time (on a GPU) or of counted operations (on a CPU) in its own kernels, 0 to 1."""
+    """The share of GPU time (on a GPU) or of counted operations (on a CPU) in its own kernels, 0 to 1."""
     share_of: str = ""
     """gpu_time or operations."""
     needed: bool | None = None
@@ -223,7 +223,7 @@ class CorrectnessResult(Value):
     deterministic: bool | None = None
     """Bitwise, over two calls on the same inputs."""
     seed: int | None = None
-    """Of draws, sizes and the order of programs: `agent check --seed` repeats the verdict with it."""
+    """The seed of draws, sizes and the order of programs: `agent check --seed` repeats the verdict with it."""
     random_outputs: tuple[int, ...] = ()
     """Outputs of the reference that follow the state of torch's generators (dropout in training mode): a wrong answer
     there is not the candidate's fault alone.

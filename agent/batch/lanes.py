@@ -48,7 +48,7 @@ class LaneUsage(Value):
     busy_seconds: float
     """Over all places."""
     utilisation: float
-    """Of the places, since the lanes were opened, 0 to 1."""
+    """The share of its places that were taken since the lanes were opened, 0 to 1."""
 
 
 class Gate:

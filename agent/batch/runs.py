@@ -60,7 +60,7 @@ class BatchStatus(Value):
     not_judged: int = 0
     """Finished here because the problem cannot be judged: the reference fails, or is random."""
     busy_elsewhere: int
-    """That another process works on."""
+    """Runs that another process works on."""
     correct: int
     faster: int | None
     """Correct and faster than eager PyTorch; None without a GPU, where nothing is timed."""

@@ -98,7 +98,7 @@ def _at_server(client: JudgeClient, device: str) -> JudgesElsewhere:
 
 
 def _kind(device: str, there: list[DeviceKind] | Any) -> DeviceKind:
-    """Of `--device`: auto takes the first that is there. Raises InputError."""
+    """Returns the kind of device that `--device` names; `auto` takes the first that is there. Raises InputError."""
     from kernelwright.agent.judging.pool import DeviceKind
     from kernelwright.errors import InputError
 

@@ -45,7 +45,7 @@ class ComparedRuns(Value):
 
     sides: tuple[RunSide, ...]
     partings: tuple[dict[str, int], ...]
-    """Of each run after the first: how many pairs of samples part how."""
+    """For each run after the first, how many pairs of samples part in which way."""
     tests: tuple[tuple[PairedComparison, ...], ...]
     """The first run against each other one."""
     problems: tuple[ProblemRow, ...]

@@ -71,7 +71,7 @@ class ComparedTrajectories(Value):
 
     sides: tuple[Side, ...]
     partings: tuple[Divergence, ...]
-    """Of the second side and those after it."""
+    """How the second side, and each after it, parts from the first."""
     turns: tuple[TurnRow, ...]
 
 

@@ -30,7 +30,7 @@ from kernelwright.session_priority import lower_session
 from kernelwright.worker_process import connection_to_parent
 
 CPU_NICENESS = 5
-"""Of a judge on a CPU and of all that it starts: who answers requests beside it comes first."""
+"""Niceness of a judge on a CPU and of all that it starts: the process that answers requests beside it comes first."""
 ALIVE_MESSAGE_SECONDS = 5.0
 """Between two messages that say that the judge lives."""
 _READS: TypeAdapter[ToJudge] = TypeAdapter(ToJudge)

@@ -26,7 +26,7 @@ from kernelwright.worker_process import WorkerProcess
 
 _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
 CLOSING_SECONDS = 5.0
-"""That a judge is given to end by itself."""
+"""Seconds that a judge is given to end by itself."""
 MAX_SILENT_SECONDS = 90.0
 """Without a message, after which a judge is taken for dead and ended: it says every few seconds that it lives."""
 

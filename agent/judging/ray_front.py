@@ -34,7 +34,7 @@ STEP_ON_THE_CLUSTER = "tracing and compiling on the cluster"
 COMPILE_PROCESSES_OF_A_TASK = 2
 """In which the kernels of one candidate are compiled: a task has one core."""
 PACKAGES_OF_EQUAL_VERSION = ("kernelwright", "triton", "torch")
-"""Whose versions must be the judge's own."""
+"""Packages whose versions must be those of the judge."""
 
 
 class FrontRequest(Value):
@@ -47,7 +47,7 @@ class FrontRequest(Value):
     seed: int
     device: str
     target: str
-    """Of the judge's GPU, or what a GPU is pretended to be."""
+    """The target of the judge's GPU, or what a GPU is pretended to be."""
 
 
 class FrontResult(Value):
@@ -89,7 +89,7 @@ def trace_and_compile(ask: str) -> str:
 
 @functools.cache
 def _front(device: str, target: str) -> Front:
-    """Of this worker process, which Ray gives one task at a time and keeps for the next one."""
+    """Returns the front of this worker process, which Ray gives one task at a time and keeps for the next one."""
     from kernelwright.tools.compiling.compiler import Compiler
     from kernelwright.tools.hardware.open_files import allow_many
     from kernelwright.tools.pipeline import new_zygote

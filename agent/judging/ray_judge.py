@@ -20,9 +20,11 @@ _READS: TypeAdapter[VerdictReply | VerdictError] = TypeAdapter(VerdictReply | Ve
 STEP_POLL_SECONDS = 0.25
 """Between two looks at what a verdict is at."""
 MAX_ANSWER_SECONDS = 90.0
-"""That an actor may take to say what a verdict is at; one that says nothing for longer is taken for dead and killed."""
+"""Seconds that an actor may take to say what a verdict is at; one that is silent for longer is taken for dead and
+killed.
+"""
 CLOSING_SECONDS = 5.0
-"""That an actor is given to end its processes."""
+"""Seconds that an actor is given to end its processes."""
 OTHER_CALLS_AT_ONCE = 4
 """Calls of an actor that are no verdicts: live, doing, stop, close."""
 
@@ -150,7 +152,7 @@ def _actor(place: ActorPlace, device: str, capacity: int) -> Any:
 
 
 def _last_line(error: BaseException) -> str:
-    """Of an error of Ray's, which brings a traceback: what was raised."""
+    """Returns the last line of an error of Ray's, which brings a traceback: what was raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first = lines[0] if lines else ""
     return f"{type(error).__name__}: {first}"[:300]

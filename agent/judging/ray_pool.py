@@ -26,13 +26,13 @@ from kernelwright.tools.report import Environment
 NODE_POLL_SECONDS = 3.0
 """Between two looks at which nodes there are."""
 MAX_CONNECT_SECONDS = 5.0
-"""That a head node may take to accept a connection."""
+"""Seconds that a head node may take to accept a connection."""
 CONNECTION_ADVICE = (
     "begin one with `ray start --head`; one that asks for a token wants RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN "
     "in this command's environment"
 )
 MAX_FIRST_START_SECONDS = 180.0
-"""That the first judge may take to begin."""
+"""Seconds that the first judge may take to begin."""
 
 
 class RayPool(PlacingPool):
@@ -59,7 +59,9 @@ class RayPool(PlacingPool):
         super().__init__(kind)
         self._kind = kind
         self._ready: tuple[JudgeReady, str, int] | None = None
-        """Of the judge that began first. Kept, so that nobody waits for judges that are begun again after a loss."""
+        """What the judge said that began first. It is kept, so that nobody waits for judges that are begun again after
+        a loss.
+        """
         self._given: set[str] = set()
         """Names of the places that have a judge."""
         self._leaving = threading.Event()
@@ -105,7 +107,7 @@ class RayPool(PlacingPool):
             ray.shutdown()
 
     def _first_ready(self) -> tuple[JudgeReady, str, int]:
-        """Of the judge that begins first. Raises InfrastructureError."""
+        """Waits for the judge that begins first. Raises InfrastructureError."""
         if self._ready is None:
             self._ready = self._wait_for_ready()
         return self._ready

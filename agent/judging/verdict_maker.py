@@ -125,7 +125,7 @@ def one_line(error: Exception) -> str:
 
 
 def _one_thread() -> None:
-    """Of torch's own: on a CPU there are as many judges as cores."""
+    """Limits torch to one thread: on a CPU there are as many judges as cores."""
     import torch
 
     torch.set_num_threads(1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kernelwright.tools.report import KernelResources, Report
 
 SLOW_SHARE_OF_SPEED_OF_LIGHT = 0.8
-"""Of the speed of light: above it there is little left to gain."""
+"""The share of the speed of light above which there is little left to gain."""
 
 
 def suggestion(report: Report, tried: int = 0) -> str:

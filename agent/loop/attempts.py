@@ -32,7 +32,7 @@ class Attempt(Value):
     repeats: int | None = None
     """The earlier turn with the same program."""
     inherited: bool = False
-    """Of the trajectory that this one was forked from: it was paid for there."""
+    """Whether it belongs to the trajectory that this one was forked from, and was paid for there."""
 
     @property
     def correct(self) -> bool:

@@ -36,7 +36,7 @@ def share_gpu(policy: Policy, tools: MeasuresAlone) -> Policy:
 
 
 def _number(device: str) -> int | None:
-    """Of a GPU: cuda is cuda:0."""
+    """Returns the number of a GPU by its name; `cuda` is `cuda:0`."""
     kind, _, number = device.partition(":")
     return int(number or 0) if kind == "cuda" else None
 

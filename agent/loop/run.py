@@ -173,7 +173,7 @@ class Run:
             self._move(Outcome.ANSWERED, State.COMPILE, "reading the code")
 
     def _answer(self, request: Request) -> Completion:
-        """Of the tuner for a turn of TUNE, of the policy for every other."""
+        """Asks the tuner for a turn of TUNE, and the policy for every other."""
         parent = self._plan.parent
         if self._plan.action is Action.TUNE and self._tuner is not None and parent is not None:
             self._watch(self, "tuning")

@@ -68,7 +68,7 @@ class RunJudge:
         return self._evaluator.evaluate(problem, attempt.source or "", self._options, progress=say)
 
     def gpu_seconds(self, report: Report) -> float:
-        """That this verdict cost on a GPU."""
+        """Seconds of a GPU that this verdict took."""
         if report.cached:
             return 0.0
         correctness = report.correctness.seconds if report.correctness else 0.0

@@ -150,7 +150,7 @@ def _without_repeats(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 
 def _failures_in_a_row(attempts: Sequence[Attempt]) -> int:
-    """Of readable candidates, up to the last one."""
+    """Counts the readable candidates that failed in a row, up to the last one."""
     count = 0
     for attempt in reversed(attempts):
         if attempt.correct:

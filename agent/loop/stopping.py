@@ -51,7 +51,7 @@ PLATEAU_TURNS = 4
 PROGRESS_SPEEDUP = 1.02
 """How much faster counts as progress: below it is noise."""
 NEAR_ROOFLINE_SHARE = 0.95
-"""Of the speed of light."""
+"""The share of the speed of light from which on nothing is left to gain."""
 MAX_USELESS_REPLIES_IN_A_ROW = 3
 """Unreadable or repeated replies in a row that end a run."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernelwright.tools.report import KernelResources, LaunchTime, Report, clean_text
 
 MIN_SHARE_OF_PEAK_WHEN_BOUND = 0.8
-"""Of the speed of light: what is nearer is bound by the resource that the roofline names."""
+"""The share of the speed of light from which on a kernel is bound by the resource that the roofline names."""
 LOW_OCCUPANCY_SHARE = 0.25
 MAX_SHORT_KERNEL_MS = 0.01
 """A call that takes less is mostly launching."""

@@ -19,7 +19,7 @@ CODEX_SECONDS = 60
 
 
 class ClientProgram(StrEnum):
-    """Whose configuration is written."""
+    """The program whose configuration is written."""
 
     CLAUDE = "claude"
     CODEX = "codex"

@@ -86,7 +86,7 @@ def _verdict_text(report: Report) -> str:
 
 
 def _error(was: Report, now: Report) -> list[VerdictChange]:
-    """Of right answers: how wrong a wrong one is depends on the draw."""
+    """Returns the error of a right answer; how wrong a wrong one is depends on the draw."""
     if not (was.correct and now.correct):
         return []
     before, after = _worst(was.correctness or was.interpreted), _worst(now.correctness or now.interpreted)
@@ -102,7 +102,7 @@ def _worst(result: CorrectnessResult | None) -> float | None:
 
 
 def _resources(was: Report, now: Report) -> list[VerdictChange]:
-    """Of the targets that both compiled for. The compiler is deterministic, so any difference counts."""
+    """Compares the targets that both compiled for. The compiler is deterministic, so any difference counts."""
     found: list[VerdictChange] = []
     for before in was.compiles:
         after = next((other for other in now.compiles if other.target == before.target), None)

@@ -51,7 +51,7 @@ class Rechecks(Value):
     tools: Environment | None = None
     """None where nothing was left to judge."""
     candidates: int
-    """That hold code and a verdict."""
+    """Candidates that hold code and a verdict."""
     before: int
     """Judged by this evaluator in an earlier sitting, or from the start."""
     here: int
@@ -88,7 +88,9 @@ def is_of_todays_evaluator(verdict: Verdict | None, on_gpu: bool) -> bool:
 
 
 def changed_verdicts(store: Store, entries: Sequence[Entry], on_gpu: bool) -> list[ChangedVerdict]:
-    """Of those that this evaluator has judged by now: the verdict in force beside the last one of another evaluator."""
+    """Compares, for each candidate that this evaluator has judged by now, the verdict in force with the last one of
+    another evaluator.
+    """
     found = []
     for entry in entries:
         verdicts = store.verdicts(entry.candidate.id)

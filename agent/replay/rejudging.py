@@ -52,7 +52,7 @@ class Replays(Value):
     trajectories: tuple[ReplayResult, ...]
     executed: bool
     tools: Environment | None = None
-    """Of today, where they were run."""
+    """The tools of today, where they were run."""
     saved: int = 0
     """New verdicts."""
     interrupted: bool = False

@@ -41,7 +41,7 @@ class ReplayedTurn(Value):
     """Another than the replayed one's where it was forked from there."""
     action: str
     states: tuple[State, ...]
-    """That the machine went through."""
+    """States that the machine went through."""
     rung: Rung
     correct: bool
     fault: Fault | None = None
@@ -232,7 +232,7 @@ def _note(walked: dict[int, list[State]], run: Run) -> None:
 def _turn(
     turns: Sequence[Turn], attempts: Sequence[Attempt], states: Sequence[State], departure: str, judged: bool
 ) -> ReplayedTurn:  # fmt: skip
-    """Of the last of `attempts`, which are the first so many of `turns`."""
+    """Returns the row of the last of `attempts`, which are the first so many of `turns`."""
     turn, attempt, best = turns[len(attempts) - 1], attempts[-1], best_of(attempts)
     report, stored = attempt.report, turn.report
     assert report is not None

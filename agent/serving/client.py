@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 UNAUTHORIZED = 401
 BATCH_BYTES = 8 * 2**20
-"""Of one request with several candidates at most."""
+"""The most bytes of one request with several candidates."""
 Named = str | Path | Problem
 """A problem: a name of the server's catalogue, the path of a file here, or a Problem."""
 

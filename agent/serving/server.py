@@ -31,10 +31,10 @@ from kernelwright.errors import InputError
 from kernelwright.tools.hardware.open_files import allow_many
 
 GRACE_SECONDS = 5
-"""That answers under way are given when the server is stopped."""
+"""Seconds that answers under way are given when the server is stopped."""
 IDLE_SECONDS = 65
-"""That a connection is kept between two requests: longer than clients keep theirs (httpx 5, others up to 60), or one
-would send its next request into a connection that is being closed.
+"""Seconds for which a connection is kept between two requests. Clients keep theirs for less (httpx 5, others up to 60);
+otherwise one would send its next request into a connection that is being closed.
 """
 MAX_WAITING_CONNECTIONS = 2048
 """Connections that wait to be taken."""

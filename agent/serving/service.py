@@ -44,7 +44,7 @@ from kernelwright.tools.report import Report
 
 log = logging.getLogger(__name__)
 WARMING_PROBLEM = "fused_silu"
-"""Of the catalogue; what a server prepares before anybody asks for anything."""
+"""The problem of the catalogue that a server prepares before anybody asks for anything."""
 VERDICTS_OF_AN_ESTIMATE = 50
 """Verdicts that an estimate is made of."""
 
@@ -193,7 +193,7 @@ class Service:
 
     # -------------------------------------------------------------- estimates
     def seconds_per_verdict(self, device: DeviceKind) -> float | None:
-        """That one verdict takes, the mean of the newest; None before the first."""
+        """Seconds that one verdict takes, as the mean of the newest; None before the first."""
         seconds = self._seconds[device]
         return statistics.fmean(seconds) if seconds else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 VERSION = 1
-"""Of the tables, as `PRAGMA user_version`."""
+"""The version of the tables, as `PRAGMA user_version`."""
 METADATA = sa.MetaData()
 
 VERDICT = sa.Table(

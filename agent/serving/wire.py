@@ -203,7 +203,7 @@ class Score(Message):
     speedup: Number | None = None
     """Over eager PyTorch; None where nothing was timed."""
     share: Number | None = None
-    """Of the work in its own kernels, 0 to 1."""
+    """The share of the work that its own kernels do, 0 to 1."""
     fault: Fault | None = None
     mask: bool = False
     """True where this verdict should not train: a fault that a loaded machine may cause."""
@@ -266,7 +266,7 @@ class DeviceQueue(Message):
     judges: int
     judges_alive: int
     judges_ready: int
-    """That take verdicts: one that died and was started again is alive before it is ready."""
+    """Judges that take verdicts: one that died and was started again is alive before it is ready."""
     capacity: int
     queued: int
     running: int

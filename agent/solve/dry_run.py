@@ -11,7 +11,7 @@ from kernelwright.store.models import Action
 from kernelwright.tools.problem import Problem
 
 CHARACTERS_A_TOKEN = 3.5
-"""Of English and Python, roughly."""
+"""Characters of English and Python in one token, roughly."""
 
 
 class DryRun(Value):
@@ -28,7 +28,7 @@ class DryRun(Value):
     targets: tuple[str, ...]
     device: str
     prompt_tokens: int
-    """Of the first turn, estimated from its length."""
+    """Tokens of the first turn's prompt, estimated from its length."""
     most_tokens: int | None
     """If every turn takes all that it may; None without a bound on turns."""
     most_dollars: float | None

@@ -74,7 +74,7 @@ def _reached(furthest: Attempt | None, turns: int) -> str:
 
 
 def _nearest(problem: Problem, store: Store) -> str:
-    """Of equally like problems, one with a correct kernel in this database."""
+    """Returns, of equally similar problems, one with a correct kernel in this database."""
     near = [one for one in most_similar(problem, catalogue(), 5) if one.likeness >= MIN_LIKENESS]
     if not near:
         return ""

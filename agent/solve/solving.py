@@ -37,7 +37,7 @@ class Solved(Value):
     correct: bool
     candidate_id: int | None = None
     turn: int | None = None
-    """Of the best one, from 0."""
+    """The turn of the best candidate, from 0."""
     speedup: float | None = None
     speed_of_light: float | None = None
     judged_on: str = ""
@@ -48,14 +48,16 @@ class Solved(Value):
     `--own-work share:P` permit them.
     """
     own_share: float | None = None
-    """Of the work in own kernels, 0 to 1 (of GPU time, or on a CPU of counted operations); None: not measured."""
+    """The share of the work in its own kernels, 0 to 1 (of GPU time, or on a CPU of counted operations); None where it
+    was not measured.
+    """
     output: str | None = None
     """The file that holds the best kernel."""
     database: str
     resumed: bool = False
     spent: Spent
     report: Report | None = None
-    """Of the best one; where none is correct of the last."""
+    """The report of the best candidate; where none is correct, of the last one."""
     next_steps: NextSteps | None = None
     """What to do after a run that found no correct kernel; None after every other."""
     note: str = ""

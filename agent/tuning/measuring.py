@@ -61,7 +61,7 @@ class HalvingResult:
     seconds: float = 0.0
     stopped_by_budget: bool = False
     ranked: list[dict[str, Setting]] = field(default_factory=list)
-    """Of the last group, fastest first."""
+    """Configurations of the last group, the fastest first."""
 
 
 class Measuring:

@@ -24,7 +24,7 @@ MAX_PRIORS = 4
 
 Priors = Callable[[], list[dict[str, Setting]]]
 PRIORS_KIND = "priors"
-"""Of the journal's row."""
+"""The kind of the journal's row that holds them."""
 
 Shape = tuple[tuple[str, bool, int], ...]
 """What kind of kernel: its parameters' roles, whether they place programs, and their number."""

@@ -15,9 +15,11 @@ PROPOSALS_AT_ONCE = 8
 MAX_DRAWS = 400
 """Tries for one random configuration that fits."""
 ELEMENTS_A_THREAD = (1, 256)
-"""Of a block's elements; beyond this a compilation only shows spills, or idle threads."""
+"""The fewest and the most elements of a block that one thread has; beyond this a compilation only shows spills, or idle
+threads.
+"""
 BEST_WITH_NEIGHBOURS = 3
-"""Whose neighbours are tried."""
+"""The best configurations whose neighbours are tried."""
 
 
 def groups_of(space: Space) -> list[tuple[str, ...]]:
@@ -104,7 +106,7 @@ class Proposals:
         return is_allowed(self._own, one, self._precision) and least <= self._elements_a_thread(one) <= most
 
     def _elements_a_thread(self, one: Configuration) -> float:
-        """Of the largest block of results, about."""
+        """Estimates the elements that one thread has of the largest block of results."""
         tiles = [p for p in self._parameters if p.role is Role.TILE]
         placed = [p for p in tiles if p.places_programs] or tiles
         warps = next((p for p in self._parameters if p.role is Role.WARPS), None)

@@ -19,17 +19,18 @@ from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
 COMPILED_KIND = "compiled"
-"""Of the journal's rows."""
+"""The kind of the journal's rows that hold compilations."""
 MAX_FACTOR_BEHIND = 3.0
 """Times the best figure of the model: beyond it a configuration is not worth a GPU's time. The model is coarse."""
 
 MIN_SHARE_OF_CONFIGURATIONS = 0.08
-"""Of the model's cycles of all kernels that can be tuned."""
+"""The share of the cycles, by the model, of all kernels that can be tuned, below which a group gets no configurations.
+"""
 MAX_INDISTINGUISHABLE = 2
 """Configurations with the same figure that remain."""
 
 Score = Callable[[str], CompileScore]
-"""Of a text; safe to be called by several threads."""
+"""Gives the score of a text; safe to be called by several threads."""
 Say = Callable[[str], None]
 
 
@@ -57,7 +58,7 @@ def prune(
 def _weights(
     file: TunableFile, space: Space, names: Sequence[tuple[str, ...]], score: Score
 ) -> dict[tuple[str, ...], float]:
-    """Group -> its share of the configurations: that of its kernels in the model's cycles, and 0 below LEAST_SHARE."""
+    """Group -> its share of the configurations: that of its kernels in the model's cycles, and 0 below the least share."""
     found = score(file.source)
     cycles = dict.fromkeys(names, 0.0)
     for own in names:

@@ -53,7 +53,7 @@ class TuneSettings(Value):
     keep: int = Field(default=1, ge=1)
     """Configurations in the tuned file; several become an autotune list."""
     seed: int = 0
-    """Of the proposals."""
+    """The seed of the proposals."""
     by_weight: bool = False
     """Whether configurations go to groups of kernels by the model's share of time, and none to those that take next to
     none of it: for budgets of seconds.

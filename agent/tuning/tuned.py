@@ -88,7 +88,7 @@ class JudgedConfiguration(Value):
     shape: dict[str, int] = {}
     """Sizes of the problem that it won at; empty for its own."""
     correct: bool | None = None
-    """Of the full verdict; None where it was not asked for."""
+    """What the full verdict said; None where it was not asked for."""
     error: Number | None = None
     """Its largest error against float64, over all draws of the verdict."""
     eager_error: Number | None = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TUNER_NAME = "tuner"
 """What the stored turn names as its policy."""
 TURN_SHARE_OF_GPU_SECONDS = 0.5
-"""Of the GPU-seconds that a run has left, for one turn."""
+"""The share of the GPU-seconds that a run has left which one turn may take."""
 CONFIGURATIONS, MEASURED = 48, 12
 
 

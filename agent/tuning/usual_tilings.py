@@ -26,7 +26,7 @@ PRODUCT_TILINGS: tuple[tuple[int, int, int, int, int], ...] = (
 """Rows, columns, depth, warps and stages: 128x128x64 with 8 warps and 3 stages was the best of six in every product
 that was measured on an H100 (issue 25). Two stages of 128x256x64 are what fits where four operands are loaded."""
 FAST_PRECISIONS = ("tf32", "bf16x3", "tf32x3")
-"""Of fp32 products, the likeliest to be fast first."""
+"""Input precisions of fp32 products, the likeliest to be fast first."""
 
 
 def usual_configurations(parameters: Sequence[Parameter], precision: PrecisionClass) -> list[dict[str, Setting]]:

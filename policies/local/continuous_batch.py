@@ -236,7 +236,9 @@ class ContinuousBatch:
         self._graph.replay()
 
     def _logits(self) -> torch.Tensor:
-        """Of the next token, (places, words). A place without a row looks at the common column alone."""
+        """Computes the logits of the next token, (places, words). A place without a row attends to the common column
+        alone.
+        """
         seen = self._mask if self._attention is None else self._windows
         if self._attention is None:
             seen.index_fill_(3, self._column, 0.0)

@@ -23,7 +23,7 @@ ATTENTION_NAME = "kernelwright_ring"
 """What transformers knows this attention as."""
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 _TILE_BYTES = 8192
-"""Of keys that a program holds at once, and of values as much."""
+"""Bytes of keys that a program holds at once, and as many of values."""
 _LOG2_E = 1.4426950408889634
 _OLDEST = (8, 0)
 """Compute capability from which on Triton's dot takes bf16."""

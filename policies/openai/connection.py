@@ -31,7 +31,7 @@ class ServedModel(Value):
     root: str | None = None
     """The folder or hub name that the server was started with."""
     revision: str | None = None
-    """Of the weights, where the server's model folder is on this machine."""
+    """The revision of the weights, where the server's model folder is on this machine."""
     adapter_revisions: dict[str, str | None] = {}
     identity: Identity = Identity()
     prompt_form: PromptForm = PromptForm.CHAT

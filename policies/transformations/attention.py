@@ -58,7 +58,7 @@ def write_attention(exported: Exported) -> str:
 
 
 def _columns(node: Any) -> int:
-    """Of the problem as it is given, where that is known."""
+    """Returns the columns of the problem as it is given, where they are known."""
     extent = node.meta["val"].shape[-1]
     hint = extent if isinstance(extent, int) else getattr(extent.node, "hint", None)
     return 0 if hint is None else int(hint)

@@ -27,7 +27,7 @@ class Exported:
     numbers: dict[float, str]
     """A number that the constructor was given -> the only attribute that keeps it and is used: `self.scale`."""
     arguments: int
-    """Of the constructor."""
+    """Arguments of the constructor."""
     source: str
     """The problem's text."""
 

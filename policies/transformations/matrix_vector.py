@@ -13,7 +13,7 @@ from kernelwright.policies.transformations.split_product import JOIN_PARTS
 
 MIN_STEPS = 1 << 10
 MIN_ELEMENTS = 1 << 20
-"""Of the matrix: smaller ones take as long as a launch does."""
+"""Elements of the matrix from which on it is split: smaller ones take as long as a launch does."""
 
 TEXT = (
     '''# A product of a matrix and a vector in two stages (kernelwright). Block sizes are not tuned.

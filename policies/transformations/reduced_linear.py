@@ -146,7 +146,7 @@ def _find(exported: Exported) -> tuple[Any, list[Any], Any]:
 
 
 def _expression(step: Any) -> str:
-    """Of `value`. Raises NotTransformed."""
+    """Returns the expression of `value`. Raises NotTransformed."""
     name = name_of(step)
     if name in UNARY and len(step.args) == 1:
         return UNARY[name]

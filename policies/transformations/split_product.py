@@ -12,7 +12,7 @@ from kernelwright.policies.transformations.host_text import HostText
 
 TILE = 64
 MAX_TILES = 66
-"""Of the result: half as many as a large GPU has multiprocessors."""
+"""Tiles of the result up to which the long axis is split: half as many as a large GPU has multiprocessors."""
 LONG_AXIS = 1 << 13
 
 TEXT_BEGIN = '''# A product split over its long axis, in two stages (kernelwright). Block sizes are not tuned.
@@ -62,7 +62,7 @@ def join_kernel(part_pointer, out_pointer, size, parts, BLOCK: tl.constexpr):
 
 
 '''
-"""Of a written file: adds what each share of the long axis gave."""
+"""The kernel of a written file that adds what each share of the long axis gave."""
 TEXT_END = '''def share_of(rows, columns, depth):
     """Steps of the long axis that one program takes, so that about {programs} programs are at work."""
     tiles = triton.cdiv(rows, {tile}) * triton.cdiv(columns, {tile})

@@ -34,7 +34,7 @@ from kernelwright.policies.policy_card import read_cards
 from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD
 
 MAX_LORA_RANK = 64
-"""Of a LoRA adapter; the engine reserves room for it at the start."""
+"""The largest rank of a LoRA adapter; the engine reserves memory for it at the start."""
 
 
 class VLLMPolicy:

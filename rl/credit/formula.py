@@ -24,7 +24,7 @@ class RewardPart(StrEnum):
     SPEED = "speed"
     """Over eager PyTorch, on the lower end of the 95 % interval; only where correct and judged on a GPU."""
     SHARE = "share"
-    """Of GPU time in its own kernels; only where correct and judged on a GPU."""
+    """The share of GPU time in its own kernels; only where it is correct and was judged on a GPU."""
     LENGTH = "length"
     """Taken away for a reply that is cut off."""
     CHEAT = "cheat"

@@ -46,7 +46,7 @@ class Split(StrEnum):
     HELD_OUT_DEPTH = "held_out_depth"
     """A longer chain of operations than any training row."""
     HELD_OUT_FAMILY = "held_out_family"
-    """Of a family that training leaves out whole."""
+    """Rows of a family that training leaves out whole."""
 
 
 class Row(Value):

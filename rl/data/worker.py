@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CLOSING_SECONDS = 4.0
 _here: dict[str, Any] = {}
-"""Of this process: its evaluator."""
+"""What this process holds: its evaluator."""
 
 
 @contextmanager

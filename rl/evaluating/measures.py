@@ -24,9 +24,9 @@ class SolvedWithinTurns(Value):
     turns: int
     compiled: Estimate
     solved: Estimate
-    """Of one sample: pass@1 where there is one turn."""
+    """The share that one sample solves: pass@1 where there is one turn."""
     at: dict[int, Estimate]
-    """Of k samples, unbiased."""
+    """The unbiased estimate of pass@k, by k."""
 
 
 class FamilyMeasures(Value):
@@ -74,7 +74,7 @@ class Evaluation(Value):
     median_speedup: Estimate
     families: dict[str, FamilyMeasures]
     faults: dict[str, int]
-    """Of the drafts; `correct` among them."""
+    """Faults of the drafts and how often each came; `correct` is among them."""
     tokens: TokenMeans
     policy_seconds: float
     """Median a draft waits for its answer."""

@@ -25,9 +25,9 @@ SUITE_FORMS = (
     "a folder of problems",
 )
 DEFAULT_TASKS = 128
-"""Of a generated suite, unless another number is given."""
+"""Tasks of a generated suite, unless another number is given."""
 TASK_SEED = 20_261_121
-"""Of the generated tasks. Training draws with small seeds; the splits do not overlap anyway."""
+"""The seed of the generated tasks. Training draws with small seeds; the splits do not overlap anyway."""
 
 
 class Suite(NamedTuple):

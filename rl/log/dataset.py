@@ -29,14 +29,14 @@ class SampleRequirements(Value):
 
     formula: Formula
     tokenizer_hash: str | None = None
-    """Of the policy that is trained; None: not checked."""
+    """The hash of the tokenizer of the policy that is trained; None: not checked."""
     chat_template_hash: str | None = None
     lineage: tuple[str, ...] = ()
     """Revisions that led to the policy, the oldest first, its own last."""
     max_age: int | None = None
     """Revisions back; None: any."""
     max_length: int | None = None
-    """Of prompt and completion together, in tokens."""
+    """The most tokens of prompt and completion together."""
     temperature: float | None = None
     """None: what most of the log was sampled at."""
     gamma: float = GAMMA

@@ -28,7 +28,7 @@ class AveragingResult(Value):
     ancestor: str | None
     """The last revision that all of them were trained from."""
     distances: tuple[float, ...]
-    """Of each from the mean: the norm of the difference of all weights."""
+    """The distance of each from the mean: the norm of the difference of all weights."""
 
 
 def average_policies(

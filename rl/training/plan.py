@@ -113,8 +113,8 @@ def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -
 
 
 def _learnt_from(method: Method, log: Log) -> Log:
-    """Of the turns those that the method has a use for: the right ones, or replies to prompts that have good and
-    bad ones.
+    """Returns those turns that the method can learn from: the right ones, or replies to prompts that have good and bad
+    ones.
     """
     if method is Method.RFT:
         used, reason = {s.candidate_id for s in log.samples if s.correct}, Refusal.INCORRECT

@@ -48,9 +48,9 @@ class TrainingResult(Value):
     """The time was up: `output` is a checkpoint, and the same command goes on."""
     plan: TrainingPlan | None = None
     figures: dict[str, float] = {}
-    """Of the last step."""
+    """Figures of the last step."""
     base: str | None = None
-    """Of an adapter: what it is to be loaded with."""
+    """The base model of an adapter, which it is to be loaded with."""
     first: bool = True
     """Whether the process that says so is the one that writes."""
 

@@ -39,7 +39,7 @@ class Subject(NamedTuple):
     """The oldest first, its own revision last."""
     prompt_form: PromptForm
     card: PolicyCard
-    """Of its folder, or of its adapter's."""
+    """The card of its folder, or of its adapter's."""
     context: int | None
 
 

@@ -41,7 +41,7 @@ _NUMBER = rf"(?<![\w.])(?!{_COMMON})\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 name (`float32`, `x1`).
 """
 _SIGN = r"\G(?!\d\.\d{6,})[\d.eE+-]"
-"""Of a number that stands apart each sign is a piece; a constant of mathematics (0.044715 and longer) is one piece."""
+"""Each sign of a number that stands apart is a piece; a constant of mathematics (0.044715 and longer) is one piece."""
 
 
 def train_tokenizer(

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 MAX_KNOWN_ELEMENTS = 4096
-"""Of a tensor whose value is kept."""
+"""Elements of a tensor whose value is kept, at most."""
 Place = tuple[tuple[int, ...], tuple[int, ...], int]
 Known = dict[Place, torch.Tensor]
 

@@ -17,11 +17,11 @@ from kernelwright.store.connection.engine import Engines
 from kernelwright.store.errors import StoreError, StoreTrouble
 
 POOL_CONNECTIONS = 8
-"""That stay open to a server."""
+"""Connections that stay open to a server."""
 MAX_OVERFLOW_CONNECTIONS = 32
 """At once, of one process: a server takes 100 of all, unless it is told otherwise."""
 CONNECT_SECONDS = 10
-"""That a server may take to accept a connection; `connect_timeout` in the URL names others."""
+"""Seconds that a server may take to accept a connection; `connect_timeout` in the URL names others."""
 DRIVER_OF_SCHEME = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 """Names that libpq and many hosts give, and the driver for them."""
 

@@ -25,7 +25,7 @@ class Transactions:
         self._where = engines.where
         self._lock = RLock()
         self._inside: Connection | None = None
-        """Of the thread that is inside `together`."""
+        """The connection of the thread that is inside `together`."""
         self._holder = 0
         self.wrote = False
         """Whether anything was committed here."""

@@ -36,7 +36,7 @@ DRAWS_COMPARED_WHERE_FINITE = (Draw.NAN, Draw.INFINITE, Draw.ZERO_ROWS)
 candidate's function jumps.
 """
 MAX_SQUARABLE_FP32 = 1e19
-"""Whose square float32 still holds: larger errors are left out of a mean."""
+"""The largest number whose square float32 still holds: larger errors are left out of a mean."""
 MIN_RMS = 1e-300
 """Stands for the RMS of an error that is 0, where something is divided by it."""
 

@@ -17,11 +17,11 @@ from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, expect
 
 MAX_EXAMINED_ELEMENTS = 1 << 22
-"""Of inputs and outputs together, over which nothing is found out."""
+"""Elements of inputs and outputs together, above which nothing is examined."""
 ROUNDING_TYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 """Types that a value may have been rounded to on its way."""
 MAX_DRAWS = 24
-"""That are looked at where fewer do not tell the places of equal values apart: truths, small whole numbers."""
+"""Draws that are examined where fewer do not tell the places of equal values apart: booleans, small integers."""
 
 
 def only_moves(draws: Iterable[Expected]) -> bool:

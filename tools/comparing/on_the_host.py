@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from kernelwright.tools.report import Failed, Fault
 
 MIN_MOVED_BYTES = 64 << 20
-"""Of a tensor's memory that is worth the way."""
+"""Bytes of a tensor's memory from which on it is worth copying to the host."""
 
 T = TypeVar("T")
 

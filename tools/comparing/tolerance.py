@@ -58,9 +58,9 @@ class Allowance(Value):
     ulps: Number
     rms_ulps: Number
     floor: Number = SCALE_FLOOR
-    """Of a row's scale, relative to the RMS of the output."""
+    """The least scale of a row, relative to the RMS of the output."""
     least: Number = 0.0
-    """Of a row's scale, whatever the output is."""
+    """The least scale of a row, whatever the output is."""
 
 
 class Tolerance(Value):

@@ -26,7 +26,7 @@ class Sample:
     poisoned: bool
     """Most hold one byte throughout that a judge fills memory with."""
     rms: float
-    """Of the reference over the sampled pieces, finite elements only."""
+    """The RMS of the reference over the sampled pieces, finite elements only."""
     right_high: float
     """99th percentile of |reference| over the right elements of the pieces; NaN where there are none."""
 

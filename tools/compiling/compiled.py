@@ -10,7 +10,7 @@ from kernelwright.tools.report import Cheat, Failure, Fault, KernelResources, Va
 
 Json = Any
 VERSION = 2
-"""Of the form of what is cached; raised when it changes."""
+"""The version of the cached form, raised when it changes."""
 
 
 class Compiled(Value):
@@ -22,7 +22,7 @@ class Compiled(Value):
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64")
 
     name: str
-    """Of the kernel's function."""
+    """The name of the kernel's function."""
     target: str
     key: str = ""
     """Its content address: texts, constants, signature, options, target and version of Triton.
@@ -45,7 +45,7 @@ class Compiled(Value):
     texts: dict[str, str] = {}
     """The stages that were asked for."""
     seconds: float = 0.0
-    """That compiling took when it was done."""
+    """Seconds that compiling took when it was done."""
     cached: bool = False
     """Whether it had been compiled before."""
 
@@ -84,7 +84,7 @@ class CompileOutcome(Value):
     cheat: Cheat | None = None
     message: str = ""
     places: tuple[Place, ...] = ()
-    """Of a failure, the innermost first."""
+    """Places of a failure, the innermost first."""
     resources: KernelResources | None = None
     metadata: dict[str, Json] = {}
     binary: bytes = b""

@@ -10,7 +10,7 @@ from kernelwright.tools.hardware.targets import Target, occupancy
 from kernelwright.tools.report import KernelResources, clean_text
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
-"""Of a launch, reported beside the constexprs."""
+"""Options of a launch that are reported beside the constexprs."""
 TENSOR_MEMORY_COLUMNS = 512
 """Columns of a multiprocessor's tensor memory (PTX ISA, tcgen05)."""
 

@@ -19,7 +19,7 @@ from kernelwright.tools.hardware.lease import POLL_SECONDS, lock_file, open_unti
 MAX_WAIT_SECONDS = 2.0
 """For how long the others are waited for at most."""
 _DIGITS = 20
-"""Of the bytes that are asked for, and of the request's number."""
+"""Digits of the bytes that are asked for, and of the request's number."""
 
 
 class MemoryRequest(NamedTuple):
@@ -28,7 +28,7 @@ class MemoryRequest(NamedTuple):
     needed: int
     """Bytes that are to be free."""
     number: int
-    """Of this request, unlike that of any other before it."""
+    """The number of this request, unlike that of any other before it."""
 
 
 def request_file(gpu: str) -> Path:

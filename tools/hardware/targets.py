@@ -43,7 +43,7 @@ class Target(Value):
     blocks: int
     threads_per_block: int = 1024
     multiprocessors: int
-    """Of the GPU in `title`: what code that asks for it is told."""
+    """Multiprocessors of the GPU in `title`: what code that asks for it is told."""
     memory: int
     """Bytes of the GPU in `title`."""
     l2: int

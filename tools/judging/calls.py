@@ -51,7 +51,7 @@ class CandidateCalls:
         self.is_first = True
         """Whether the next call is the first one after the module was set up."""
         self.configuration: int | None = None
-        """Of autotuned launches; None: one by the seed of the call."""
+        """The configuration of autotuned launches; None: one by the seed of the call."""
 
     # -------------------------------------------------------------- opening
     def open(self, seed: int, seconds: float, binaries: Any = None) -> None:

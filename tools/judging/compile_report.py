@@ -15,7 +15,7 @@ from kernelwright.tools.tracing.client import TracedCandidate
 from kernelwright.tools.tracing.trace import Choice, Form, Launch, Trace, Traced, all_steps
 
 MAX_OUTPUTS = 64
-"""Whose forms a trace tells."""
+"""Outputs whose forms a trace tells, at most."""
 MAX_REPORTED_KERNELS = 48
 """Specialisations that are reported: a report stays under 64 KiB."""
 NO_KERNEL = "no Triton kernel is launched: forward returns without one"

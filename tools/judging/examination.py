@@ -41,7 +41,7 @@ class Evidence:
     """Eager's own error by output, where float64 is at hand."""
     work: OwnWork | None = None
     share: float | None = None
-    """Of the reference's operations that torch did not do in the candidate's place: from 0 to 1."""
+    """The share of the reference's operations that torch did not do in the candidate's place, 0 to 1."""
     deterministic: bool | None = None
     reloaded: bool | None = None
     """Whether the candidate's parameters are the reference's; None where that has none."""

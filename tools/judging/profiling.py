@@ -54,7 +54,7 @@ class TimedProblem:
     expected: list[Expected]
     buffers: Buffers
     nbytes: int
-    """Of inputs and expected outputs, those in float64 among them."""
+    """Bytes of inputs and expected outputs, those in float64 among them."""
 
     def held(self) -> int:
         """Bytes, with those of its graphs."""

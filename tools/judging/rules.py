@@ -53,7 +53,7 @@ class AtSize(Value):
     """One size that a candidate is checked at."""
 
     index: int
-    """Of its trace."""
+    """The index of its trace."""
     problem: Problem
     """The problem at this size."""
     sizes: dict[str, int] = {}

@@ -35,13 +35,15 @@ class TrialTimes(Value):
     """What one trial gave."""
 
     milliseconds: tuple[Number, ...] = ()
-    """Of each timed call."""
+    """The time of each timed call."""
     eager: Timing | None = None
     """The reference's time of record on the same inputs."""
     failure: str = ""
     """Why it was not timed, one line: wrong, or it cannot be launched."""
     seconds: Number = 0.0
-    """Of the GPU, for this text: without compiling it, waiting for a turn, and what the reference's first needs."""
+    """Seconds of the GPU for this text, without compiling it, waiting for a turn, and what the reference's first trial
+    needs.
+    """
 
 
 def time_trial(

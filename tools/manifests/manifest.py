@@ -44,7 +44,7 @@ class Manifest(Value):
 
     problem: str
     hash: str
-    """Of the problem at its own sizes."""
+    """The hash of the problem at its own sizes."""
     device: str = "cpu"
     sizes: dict[str, int] = {}
     """Module-level integers that it was measured with where they are not its own."""

@@ -17,7 +17,9 @@ from typing import Any
 from kernelwright.tools.comparing.pieces import pieces, raise_to_distance
 
 TF32_DROPPED_BITS = 13
-"""Of fp32's mantissa: tensor cores read an operand's upper 19 bits (PTX ISA, wgmma and mma with .tf32)."""
+"""Bits of fp32's mantissa that tf32 drops: tensor cores read an operand's upper 19 bits (PTX ISA, wgmma and mma with
+.tf32).
+"""
 CHANCE_SEED = 1910
 
 
@@ -88,8 +90,8 @@ def errors_of_tf32_convolutions(run: Callable[[], list[Any]], exact: list[Any] |
 
 
 def _distances(made: list[Any], exact: list[Any]) -> list[Any]:
-    """Of each floating output, in its own type or float32; None for others. `made` is emptied: outputs of gigabytes are
-    held no longer than they are needed.
+    """Returns the distance of each floating output, in its own type or float32; None for others. `made` is emptied:
+    outputs of gigabytes are held no longer than they are needed.
     """
     import torch
 

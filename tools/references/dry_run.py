@@ -40,7 +40,7 @@ class Weight(Value):
     init: str
     """get_init_inputs() as text."""
     elements: int
-    """Of inputs, outputs and weights together."""
+    """Elements of inputs, outputs and weights together."""
     operations: int
     """Floating-point operations of products and convolutions, and one for each element that anything writes."""
     ops: int

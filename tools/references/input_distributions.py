@@ -16,7 +16,7 @@ from typing import Any
 CHUNK_ELEMENTS = 1 << 26
 """Elements mapped at a time."""
 FILLING_CHOICES = 8
-"""Of a row's first numbers, one of which fills it."""
+"""The first numbers of a row, one of which fills it."""
 
 
 class Draw(StrEnum):

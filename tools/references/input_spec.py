@@ -50,13 +50,13 @@ class InputSpec(Value):
     weights: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     bytes: int = 0
-    """Of inputs and weights together."""
+    """Bytes of inputs and weights together."""
     sizes: dict[str, int] = {}
     """Module-level integers that were replaced."""
     tensors: str = "meta"
     """Where the reference was run: meta (any size, in milliseconds) or cpu."""
     problem: Problem | None = Field(default=None, exclude=True, repr=False)
-    """Whose it is: never part of what is sent."""
+    """The problem that it describes: never part of what is sent."""
 
     @property
     def output_bytes(self) -> int:

@@ -14,7 +14,7 @@ from kernelwright.tools.references.prepared_problem import Expected, PreparedPro
 KEPT_PROBLEMS = 400
 """Problems at one size each that are kept, the last used ones."""
 KEPT_BYTES_ON_CPU = 1 << 30
-"""Of models, draws and expected outputs that all judges of one machine keep together on a CPU."""
+"""Bytes of models, draws and expected outputs that all judges of one machine keep together on a CPU."""
 KEPT_MEMORY_DIVISOR = 8
 """Draws, and models, are kept up to this part of a GPU's memory, each."""
 LARGE_DRAW_DIVISOR = 64

@@ -199,7 +199,7 @@ def _note_reads(
 
 
 def _share_read(name: str, args: Any) -> float:
-    """Of an op's first tensor, the share that it certainly reads."""
+    """Returns the share of an operator's first tensor that it certainly reads."""
     if (
         name in GATHERING_OPERATORS
         or "upsample" in name

@@ -102,7 +102,7 @@ class PreparedProblem:
     random_outputs: tuple[int, ...] = ()
     """Outputs that follow the state of torch's generators: dropout in training mode, torch.rand in forward."""
     operations: int | None = None
-    """That the reference asks of torch in one call; counted on a CPU only."""
+    """Operations that the reference asks of torch in one call; counted on a CPU only."""
     rounds: bool = True
     """Whether some operator of it may round: without one, another way to work it out has no reason to differ."""
     notes: list[str] = field(default_factory=list)

@@ -156,7 +156,7 @@ def _settings() -> tuple[_Setting, ...]:
 
 
 def _precisions() -> Iterator[_Setting]:
-    """Of products and convolutions: the older names first, which set several of the newer ones."""
+    """Yields the settings of products and convolutions: the older names first, which set several of the newer ones."""
     import torch
 
     yield _Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision)
@@ -215,7 +215,7 @@ def _autocasts() -> Iterator[_Setting]:
 
 
 def _modes() -> Iterator[_Setting]:
-    """Of tensors that are made, of threads, and of the generators."""
+    """Yields the settings of new tensors, of threads, and of the generators."""
     import torch
 
     held = torch._GLOBAL_DEVICE_CONTEXT

@@ -18,7 +18,9 @@ _ALIGNMENT = 512
 address too.
 """
 LARGE_TENSOR_BYTES = 64 << 20
-"""Of a tensor whose memory is given back as soon as it is dropped; the others' when the call is over."""
+"""Bytes of a tensor from which on its memory is given back as soon as it is dropped; that of the others is given back
+when the call is over.
+"""
 
 Guarded = tuple[Any, int, "weakref.ref[Any]"]
 """Memory with its margins, bytes between them, and what is alive for as long as any tensor lies there."""

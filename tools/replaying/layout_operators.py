@@ -8,7 +8,7 @@ import torch
 
 
 def _copied(name: str, args: Any, made: Any) -> tuple[Any, Any] | None:
-    """Of an operator that copies, what it copied to and from."""
+    """Returns what an operator that copies has copied to and from."""
     if name not in ("clone", "contiguous", "_to_copy", "copy_") or len(args) <= (name == "copy_"):
         return None
     target, source = (args[0], args[1]) if name == "copy_" else (made, args[0])

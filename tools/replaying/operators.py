@@ -32,7 +32,7 @@ REFUSED = _words("""
     mkldnn_reorder_conv3d_weight mkldnn_rnn_layer sparse_compressed_tensor sparse_bsc_tensor sparse_bsr_tensor
     sparse_csc_tensor sparse_csr_tensor sym_constrain_range sym_constrain_range_for_size
     """)
-"""Of the names without a leading underscore."""
+"""Names without a leading underscore that are refused."""
 
 INTERNAL = _words("""
     _adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation _aminmax _cdist_forward _chunk_cat _conj _conj_copy
@@ -48,8 +48,8 @@ INTERNAL = _words("""
     _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
     _weight_norm_interface _assert_tensor_metadata
     """)
-"""Of the names with a leading underscore, beside `_foreach_` and Python's own (`__and__`): torch checks less in its
-internal operators.
+"""Names with a leading underscore that are allowed, beside `_foreach_` and Python's own (`__and__`): torch checks less
+in its internal operators.
 """
 
 UNINITIALISED = _words("empty empty_like empty_permuted empty_strided new_empty new_empty_strided")

@@ -78,7 +78,7 @@ class Reply(Value):
     aliases: tuple[Alias | None, ...]
     """One an output."""
     count: int
-    """Of all outputs."""
+    """The number of all outputs."""
     shared: tuple[int | None, ...] = ()
     """For each output that is described the first one before it whose memory it shares."""
     copied: tuple[bool, ...]
@@ -88,7 +88,7 @@ class Reply(Value):
     read_outside: str = ""
     """What was read beside a tensor. It found poison."""
     watched: Watched | None = None
-    """Of a call that was watched."""
+    """What was seen of a call that was watched."""
 
 
 class _ContextDied(Exception):
@@ -349,8 +349,8 @@ class Replayer:
 
 
 def _name(shared: Shared) -> str:
-    """Of the allocation that a tensor lies in, for both sides: an IPC handle, or the number of a memfd, which no other
-    has while it is mapped anywhere.
+    """Returns the name of the allocation that a tensor lies in, for both sides: an IPC handle, or the number of a
+    memfd, which no other has while it is mapped anywhere.
     """
     if "ipc" in shared.spec:
         return str(shared.spec["ipc"])

@@ -23,11 +23,11 @@ from kernelwright.tools.report import Failed, Failure, Fault
 from kernelwright.tools.tracing.trace import Choice, Data, Launch, Operator, Step, all_steps, tensors_in
 
 MAX_ALLOCATED_BYTES = 1 << 30
-"""That one call may allocate on a CPU, those of tensors that it has dropped again included."""
+"""Bytes that one call may allocate on a CPU, those of tensors that it has dropped again included."""
 
 
 MAX_VIEW_ELEMENTS = 1 << 36
-"""Of one view."""
+"""Elements of one view, at most."""
 
 
 class Memory(Protocol):

@@ -25,7 +25,9 @@ from kernelwright.tools.replaying.steps import Memory
 from kernelwright.tools.tensor_memory import address_range, has_memory, storage_of
 
 MAX_COMPARED_BYTES = 1 << 30
-"""Of a launch's tensors whose contents are compared: the smallest first. On a CPU a call allocates no more."""
+"""Bytes of a launch's tensors whose contents are compared, at most: the smallest first. On a CPU a call allocates no
+more.
+"""
 FIRST_COMPARED_ELEMENTS = 64
 """Elements that are compared before all are: what differs mostly does so there."""
 
@@ -194,7 +196,7 @@ class _Unwatched:
         return tensor
 
     def let_go(self) -> None:
-        """Of memory that looks at margins when a tensor is dropped."""
+        """Does nothing; memory that looks at margins when a tensor is dropped has this method too."""
         if let_go := getattr(self._memory, "let_go", None):
             with self._watch.off():
                 let_go()

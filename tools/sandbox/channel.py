@@ -27,7 +27,7 @@ __all__ = ["MAX_MESSAGE_BYTES", "BadMessage", "Channel", "ChannelClosed", "Chann
 MAX_MESSAGE_BYTES = 32 << 20
 """Bytes of the largest message that is read, unless a channel is given another bound."""
 MAX_DESCRIPTORS = 253
-"""That Linux sends beside one piece of a message (SCM_MAX_FD, unix(7))."""
+"""Descriptors that Linux sends beside one piece of a message, at most (SCM_MAX_FD, unix(7))."""
 
 SEND_SECONDS = 60.0
 """In which the other side must take a message where no deadline is given; it counts as closed after that."""

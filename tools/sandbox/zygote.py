@@ -28,7 +28,7 @@ KEPT_VARIABLES = (
     "PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "TRITON_LIBCUDA_PATH",
     "TRITON_PTXAS_PATH",
 )  # fmt: skip
-"""Of this process's environment, what a sandbox sees."""
+"""Variables of this process's environment that a sandbox has, too."""
 
 
 def visible(gpu: int | None) -> str:

@@ -27,11 +27,11 @@ class ChangeableNumbers:
     own: Weight
     """At the base."""
     values: dict[str, int]
-    """Of every number that may be a size, at the base."""
+    """The value of every number that may be a size, at the base."""
     names: tuple[tuple[str, ...], ...]
-    """Of each dimension, the numbers that lead it."""
+    """For each dimension, the numbers that lead it."""
     multipliers: tuple[int, ...]
-    """Of each dimension, at the base."""
+    """For each dimension, its multiplier at the base."""
     probes: tuple[Probe, ...]
     terms: dict[str, Term]
     stuck: tuple[str, ...]

@@ -28,7 +28,7 @@ NAMES_OF_NO_SIZE = re.compile(
 """Names, beside NAMES_LEFT_ALONE, of numbers that say what is computed."""
 AUTHOR_SHAPES = ("shapes", "SHAPES")
 CALLS_LEFT_FOR_BOUNDS = LEARNING_CALLS // 2
-"""Of them, those left for what runs together, and between what bounds."""
+"""Those of LEARNING_CALLS that are left for finding out what runs together, and between which bounds."""
 NAMES_OF_STEP_COUNTS = re.compile(r"len|seq|step|time|^t$", re.I)
 """Names of numbers of steps that a recurrence may take."""
 MAX_OPERATOR_CALLS_FOR_PAIRS = 100
@@ -62,7 +62,7 @@ class _Learning:
         self.original = {n: v for n, v in places(problem).items() if _may_be_a_size(n)}
         self.values = {n: base.get(n, v) for n, v in self.original.items()}
         self.names: list[tuple[str, ...]] = []
-        """Of each dimension, the numbers that lead it."""
+        """For each dimension, the numbers that lead it."""
         self.multipliers: list[int] = []
         self.probes: list[Probe] = []
         self.terms: dict[str, Term] = {}

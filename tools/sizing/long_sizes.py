@@ -14,7 +14,7 @@ MAX_LONG_SIZES = 2
 TIMES_LONGER = 4
 """Times the base's own extent that a dimension has at least at such a size."""
 MAX_PROGRAMS = 48
-"""Of one call at such a size under the interpreter, which runs one after the other; a dozen calls are made."""
+"""Programs of one call at such a size under the interpreter, which runs one after the other; a dozen calls are made."""
 
 
 def longest(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace | None]) -> tuple[AtSize, ...]:

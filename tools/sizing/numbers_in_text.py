@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from kernelwright.tools.parsing import parse_module
 
 MAX_SYNTAX_NODES = 200_000
-"""Of a candidate's syntax tree that are looked through for numbers."""
+"""Nodes of a candidate's syntax tree that are looked through for numbers."""
 MAX_BLOCK_SIZE = 1 << 17
 MAX_COMPARED_NUMBERS = 3
 """Numbers in comparisons of a text whose other side is always looked at."""
 MAX_THRESHOLDS = 12
 MIN_POWER, MAX_POWERS = 128, 2
-"""Of the powers of two in a text's comparisons and differences the largest are gone beyond, too: a window, or the
-length from which on something else is done.
+"""The least of the powers of two in a text's comparisons and differences that are gone beyond, too, and how many of the
+largest are: a window, or the length from which on something else is done.
 """
 
 
@@ -93,7 +93,7 @@ def _integers(tree: ast.AST) -> Iterator[int]:
 
 
 def _arguments(node: ast.AST) -> list[ast.expr]:
-    """Of a call or of a sequence: `range(1500, 3700)`, `(3, 5)`."""
+    """Returns the arguments of a call, or the elements of a sequence: `range(1500, 3700)`, `(3, 5)`."""
     return node.args if isinstance(node, ast.Call) else list(getattr(node, "elts", ()))
 
 
@@ -119,7 +119,7 @@ def _fold_constants(node: ast.AST, depth: int = 8) -> int | None:
 
 
 def _length(node: ast.AST) -> int | None:
-    """Of a text or a list that is written out, repeated perhaps."""
+    """Returns the length of a text or a list that is written out, perhaps repeated; None of anything else."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         sides = (_length(node.left), _fold_constants(node.right)), (_length(node.right), _fold_constants(node.left))
         found = [one * times for one, times in sides if one is not None and times is not None]

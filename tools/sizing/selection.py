@@ -22,7 +22,8 @@ from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.tracing.client import SizeRequest
 
 MULTIPROCESSOR_COUNTS = (1, 2, 3)
-"""Of the pretended GPU at some sizes on a CPU, so that persistent kernels go through their loops."""
+"""Multiprocessors that the pretended GPU has at some sizes on a CPU, so that persistent kernels go through their loops.
+"""
 THIN_SIZES, FEW_THIN_SIZES, FEW_SIZES = 2, 1, 6
 """Sizes of a verdict in which one dimension has the problem's own extent and the others are small; where a verdict has
 fewer than FEW_SIZES in all, the second number.
@@ -30,9 +31,10 @@ fewer than FEW_SIZES in all, the second number.
 MAX_INT16 = (1 << 15) - 1
 """The largest whole number of 16 bits with a sign."""
 BROAD_BUDGET = Budget(elements=1 << 20, operations=20_000_000, rows=1 << 10)
-"""Of the size without a GPU that is large in every dimension."""
+"""The budget of the size without a GPU that is large in every dimension."""
 BROAD_DIMENSIONS = 2
-"""Of a problem with more of them no such size is drawn: work that grows with their product is too slow."""
+"""Dimensions of a problem up to which such a size is drawn: with more, work that grows with their product is too slow.
+"""
 CROSSING_SIZES = 2
 """Sizes of a verdict that cross a threshold of the candidate's text."""
 MAX_SIZES_OF_A_NUMBER = 2

@@ -14,9 +14,9 @@ from kernelwright.tools.problem import Problem, inner_integers, module_integers,
 from kernelwright.tools.references.dry_run import MAX_OPERATOR_CALLS, DryRunFailed, Weight, weigh
 
 MAX_SHRUNK_ELEMENTS = 1 << 18
-"""Of inputs, outputs and weights together that shrunk shapes should stay under."""
+"""Elements of inputs, outputs and weights together that shrunk shapes should stay under."""
 MAX_SHRUNK_OPERATIONS = 50_000_000
-"""Of one call that shrunk shapes should stay under."""
+"""Operations of one call that shrunk shapes should stay under."""
 SEARCH_CALLS = 8_000
 """aten calls of all dry runs of one search: it ends at the same place on every machine."""
 MAX_OPERATOR_CALLS_TO_JUMP = 1_600

@@ -24,9 +24,9 @@ class Budget(Value):
     """How large a drawn size may be."""
 
     elements: int
-    """Of inputs, outputs and weights together."""
+    """Elements of inputs, outputs and weights together."""
     operations: int
-    """Of one call of the reference: floating-point operations of products and convolutions, and one for each
+    """Operations of one call of the reference: floating-point operations of products and convolutions, and one for each
     element that anything writes.
     """
     rows: int = 0
@@ -74,7 +74,7 @@ class Dimension:
     """One multiplier that can be chosen freely."""
 
     name: str
-    """Of the number that shows it best: one that follows no other dimension, where there is one."""
+    """The name of the number that shows it best: one that follows no other dimension, where there is one."""
     base: int
     """The multiplier at the sizes at which the structure was learned."""
     floor: int

@@ -40,7 +40,7 @@ BASELINE_SECONDS = 180.0
 TIMED_CALLS = 50
 READY_MESSAGE = b"ready"
 MAX_PROBLEMS_PER_PROCESS = 64
-"""That one process compiles before another takes its place: what it has compiled stays loaded in it."""
+"""Problems that one process compiles before another takes its place: what it has compiled stays loaded in it."""
 CORES_PER_AHEAD_PROCESS = 8
 MAX_AHEAD_PROCESSES = 4
 """Processes that compile ahead: each keeps half a gigabyte of the GPU, and has compilers of its own for kernels."""

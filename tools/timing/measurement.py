@@ -22,14 +22,14 @@ class StepTime(Value):
     milliseconds: Number
     """Timed by itself, with the cache as the step before it leaves it."""
     share: Number
-    """Of all steps of the call, 0 to 1."""
+    """Its share of all steps of the call, 0 to 1."""
 
 
 class Alternatives(Value):
     """The configurations of one autotuned launch at this size."""
 
     number: int
-    """Of the choice among the choices of the call, from 0."""
+    """The number of the choice among the choices of the call, from 0."""
     ranked: tuple[int, ...] = ()
     """Fastest first; those that the GPU has no room for, and those that were not reached in time, are not among
     them.

@@ -58,7 +58,7 @@ class InputSet:
     described: Any
     """As tools.wire.describe writes them, tensors by the spec of their shared memory."""
     shared: Sequence[Any] = ()
-    """That shared memory."""
+    """The shared memory of these values."""
 
 
 @dataclass

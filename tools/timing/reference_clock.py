@@ -16,7 +16,7 @@ from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 
 BUDGET_MS, MIN_CALLS, MAX_CALLS = 200.0, 8, 60
-"""Of the measurement of record: GPU time, and calls."""
+"""GPU time in milliseconds of the measurement of record, and the fewest and the most calls that it makes."""
 BLOCK_CALLS = 8
 HELD_GRAPHS_DIVISOR = 10
 """Graphs are kept between candidates where they hold no more than this part of the GPU's memory."""

@@ -48,13 +48,13 @@ class Work(Value):
     """Outputs, weights, and inputs on which the output depends; of a table only the rows that are looked up."""
     operations: int | None = None
     products: int | None = None
-    """Of these in matmul, convolution and attention."""
+    """Those of the operations that are in matmul, convolution and attention."""
     precision: str = ""
     """fp32, fp16 ...: of the largest product's operands, or of the first output."""
     floor_bytes: int = 0
-    """That no kernel can avoid moving."""
+    """Bytes that no kernel can avoid moving."""
     floor_operations: int = 0
-    """That no kernel can avoid: 0 wherever algebra or structure might save them."""
+    """Operations that no kernel can avoid: 0 wherever algebra or structure might save them."""
     depth: int = 1
     """Input elements over output elements: how long a sum behind one output element may be
     (tools/comparing/tolerance.py).

@@ -11,7 +11,7 @@ from kernelwright.tools.report import clean_text
 from kernelwright.tools.tracing.trace import Choice, Launch, Step, Traced
 
 MAX_CONFIGURATIONS = 256
-"""That are checked by themselves at one size."""
+"""Configurations that are checked by themselves at one size, at most."""
 
 
 def configurations_not_taken(steps: Sequence[Step], traced: Traced, taken: Iterable[int]) -> list[int]:

@@ -56,9 +56,7 @@ class Texts:
         return key
 
     def _package(self, file: str, module: str) -> str:
-        """Whose text it is, by where its file lies: nobody's but the candidate's in the candidate's own folder,
-        else the package's under site-packages.
-        """
+        """Returns the package whose text a file is: none in the candidate's own folder, else that under site-packages."""
         if file.startswith(str(Path(self._path).parent) + "/"):
             return ""
         for part in ("/site-packages/", "/dist-packages/"):

@@ -100,7 +100,7 @@ def canonical(steps: list[Step], outputs: Json, roots: Iterable[int]) -> Json:
 
 
 def _numbers(steps: list[Step]) -> Iterator[int]:
-    """Of what the steps make, in order."""
+    """Numbers anew, in order, what the steps make."""
     for step in steps:
         _, made = read_and_written(step)
         yield from sorted(made)

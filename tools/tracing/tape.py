@@ -42,7 +42,7 @@ class Tape(TorchDispatchMode):
         self._numbers: dict[int, int] = {}
         self._alive: list[torch.Tensor] = []
         self.storages: list[int] = []
-        """Of each tensor, by number: the identity of its storage."""
+        """For each tensor, by number, the identity of its storage."""
         self._data = 0
         self.launches = 0
         """So far, in whatever list they are."""
@@ -145,7 +145,7 @@ class Tape(TorchDispatchMode):
         self.steps.append(step)
 
     def _line(self) -> int:
-        """Of the candidate's file, of the innermost frame that is its own."""
+        """Returns the line of the candidate's file in the innermost frame that is its own."""
         frame: Any = sys._getframe(2)
         while frame is not None:
             if frame.f_code.co_filename == self._path:

@@ -68,11 +68,11 @@ class Function(Strict):
     """
 
     name: str
-    """Of the `def`."""
+    """The name of the `def`."""
     text: str
     """From `def` on, without decorators, dedented."""
     line: int = 1
-    """Of the `def` in the candidate's file, from 1; 1 where it lies elsewhere."""
+    """The line of the `def` in the candidate's file, from 1; 1 where it lies elsewhere."""
     indent: int = 0
     """Columns that the `def` is indented by in that file."""
     file: str = ""
@@ -113,7 +113,7 @@ class Operator(Strict):
     out: Json = None
     """Tensors that it made or gave back, in the form of its result."""
     line: int = 0
-    """Of the candidate's file; 0 where unknown."""
+    """The line of the candidate's file; 0 where it is unknown."""
 
 
 class Launch(Strict):
@@ -192,7 +192,7 @@ class Trace(Strict):
     parameters: tuple[str, ...] = ()
     """Those names of `state` that are parameters, in order."""
     shapes: dict[str, tuple[int, ...]] = {}
-    """Of `state`."""
+    """The shape of each tensor of `state`."""
     dtypes: dict[str, str] = {}
     setup: tuple[Step, ...] = ()
     """Building the model: `__init__` and what follows."""
@@ -203,7 +203,7 @@ class Trace(Strict):
     """Any later call; None where it asks for just what the first did, with other inputs."""
     later_outputs: Json = None
     forms: tuple[Form, ...] = ()
-    """Of the outputs, flattened; the first 64."""
+    """The forms of the outputs, flattened; the first 64."""
 
 
 class Traced(Strict):

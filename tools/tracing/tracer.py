@@ -84,7 +84,7 @@ class Tracer:
         self._parts: dict[int, slicing.Parts] = {}
         """What is known of the steps of the history."""
         self._state: dict[str, torch.Tensor] = {}
-        """Of the model that is called: its parameters and buffers by name."""
+        """Parameters and buffers by name, of the model that is called."""
         self._models: dict[str, tuple[Any, list[Step]]] = {}
         """The last model built with each constructor's arguments."""
 
@@ -287,7 +287,7 @@ class Tracer:
         return {"shape": [int(n) for n in tensor.shape], "dtype": dtype, "device": tensor.device.type}
 
     def _numbers(self, state: dict[str, torch.Tensor]) -> dict[str, int]:
-        """Of state tensors by name; tied weights, which lie in one place, have one."""
+        """Returns the numbers of state tensors by name; tied weights, which lie in one place, have one."""
         first: dict[tuple[Any, ...], int] = {}
         return {
             name: first.setdefault(recorded.memory_key(t), number) if t.numel() else number

@@ -33,7 +33,7 @@ class KernelScore(Value):
     occupancy: Number | None = None
     occupancy_limit: str = ""
     instructions: Number = 0.0
-    """That one thread issues, those of loops as often as they are run."""
+    """Instructions that one thread issues, those of loops as often as they are run."""
     tensor_core: str = ""
     bound: str = ""
     """What holds it longest by the model: issue, tensor, memory or latency."""
@@ -49,7 +49,7 @@ class CompileScore(Value):
     cycles: Number | None = None
     """The model's figure, all launches of one call: for comparing configurations, no time. None where it failed."""
     identity: str = ""
-    """Of what is launched: configurations with the same one are the same program."""
+    """Identifies what is launched: configurations with the same one are the same program."""
 
     @property
     def passed(self) -> bool:

@@ -29,7 +29,7 @@ class Followed(Value):
 
     space: Space = Space()
     launches: tuple[LaunchFacts, ...] = ()
-    """Of the file as it is."""
+    """Launches of the file as it is."""
     failure: Failure | None = None
     """Why nothing is launched by the file as it is."""
 

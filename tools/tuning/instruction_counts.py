@@ -28,9 +28,9 @@ class InstructionCounts:
     bytes: float = 0.0
     """Loaded from and stored to global memory."""
     operations: float = 0.0
-    """Of products on tensor cores, shared over the threads of the warp or warp group."""
+    """Operations of products on tensor cores, shared over the threads of the warp or warp group."""
     iterations: float = 0.0
-    """Of all loops together: each waits for memory once."""
+    """Iterations of all loops together: each waits for memory once."""
 
 
 def count_instructions(ptx: str, trips: Sequence[float]) -> InstructionCounts:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from kernelwright.tools.tuning.kernel_text.parameters import Role, Setting
 
 MIN_DOT_EXTENT = 16
-"""Of every extent of `tl.dot` (triton.language.dot)."""
+"""The least value of every extent of `tl.dot` (triton.language.dot)."""
 MAX_TILE_EXTENT = 1 << 16
-"""Of one extent: larger blocks do not fit the registers."""
+"""The largest value of one extent: larger blocks do not fit the registers."""
 TILE_FACTORS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
 """Times the start, of a tile outside products."""
 WARPS: tuple[int, ...] = (1, 2, 4, 8, 16)

@@ -20,13 +20,13 @@ INSTRUCTIONS_PER_CYCLE = 4
 BUSY_WARPS = 16
 """Resident warps of a multiprocessor from which on it issues in every cycle, about; fewer wait for own results."""
 LATENCY_CYCLES = 700.0
-"""Of a load from memory, about."""
+"""Cycles that a load from memory takes, about."""
 CACHE_FACTOR = 2.5
 """Bandwidth of the L2 cache over that of the memory, about."""
 SYNCHRONOUS_SHARE = 0.62
-"""Of the tensor cores' peak that `mma.sync` reaches where there is `wgmma`, about."""
+"""The share of the tensor cores' peak that `mma.sync` reaches where there is `wgmma`, about."""
 BLOCK_START_CYCLES = 1500.0
-"""Of a block: launching it and its first loads."""
+"""Cycles that a block takes before its work: launching it and its first loads."""
 _FORMATS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "f32": "tf32"}
 
 
@@ -38,7 +38,7 @@ class Binding(Value):
     memory: Number = 0.0
     latency: Number = 0.0
     cycles: Number = 0.0
-    """Of the launch."""
+    """Cycles of the launch."""
 
     @property
     def resource(self) -> str:
@@ -80,7 +80,7 @@ def _clock(peak: Peak | None, target: Target) -> float:
 
 
 def _bytes_per_cycle(peak: Peak | None, target: Target, clock: float) -> float:
-    """Of one multiprocessor."""
+    """Returns the bytes that one multiprocessor moves in a cycle."""
     bandwidth = peak.bytes_per_second if peak is not None else 2e12
     return CACHE_FACTOR * bandwidth / (target.multiprocessors * clock)
 

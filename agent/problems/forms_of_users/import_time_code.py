@@ -37,8 +37,8 @@ def _is_run(name: str) -> bool:
 
 
 def _unread(kept: list[ast.stmt]) -> list[ast.stmt]:
-    """Of statements at the top, those that make something by a call (`x = torch.randn(8, 4, device="cuda")`) that
-    nothing else there reads: get_inputs makes its inputs itself, on no device.
+    """Returns those statements at the top of a file that make something by a call (`x = torch.randn(8, 4,
+    device="cuda")`) which nothing else there reads: get_inputs makes its inputs itself, on no device.
     """
     gone: list[ast.stmt] = []
     while True:

@@ -31,7 +31,7 @@ def preparations(run: list[ast.stmt], build: ast.Call) -> list[str]:
 
 
 def _chained(statement: ast.stmt, start: ast.expr) -> Iterator[str]:
-    """Of `Block(64).to("cuda").eval()` what says how the module computes, from the inside out."""
+    """Returns the calls of `Block(64).to("cuda").eval()` that say how the module computes, from the inside out."""
     node: ast.expr = start
     while True:
         outer = next((n for n in ast.walk(statement) if isinstance(n, ast.Call) and _method_of(n) is node), None)

@@ -17,7 +17,7 @@ HEADER_SECONDS = 30.0
 BODY_SECONDS = 30.0
 """Until the whole body has arrived; then 408."""
 READER_SECONDS = 30.0
-"""That a reader may take nothing; then the connection is closed."""
+"""Seconds for which a reader may take nothing; after them the connection is closed."""
 MAX_CONNECTIONS = 4096
 """At once; a server of fewer descriptors has half of those."""
 
@@ -130,7 +130,9 @@ class Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _longest_idle(self) -> Connection:
-        """Of the others that no request is being answered on; this one where there is none."""
+        """Returns the connection that has been idle for longest among those on which no request is being answered; this
+        one where there is none.
+        """
         others = (one for one in self.connections if isinstance(one, Connection) and one is not self)
         idle = [one for one in others if one._answered and not one.transport.is_closing()]
         return min(idle, key=lambda one: one._heard, default=self)

@@ -24,7 +24,7 @@ PAGE = Path(__file__).with_name("page.html")
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-src 'self'"
 )
-"""Of the page: it speaks to this server only."""
+"""The content security policy of the page, which speaks to this server only."""
 
 
 @router.get("/v1/queue", responses=errors(401))
@@ -94,7 +94,7 @@ async def rewards(
 async def trajectories(
     client: Client, here: ContextDependency, limit: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> TrajectoryList:
-    """Of the database that the server was started with."""
+    """Lists trajectories of the database that the server was started with."""
     return await run_sync(here.trajectories.newest, limit)
 
 

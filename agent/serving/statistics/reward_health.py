@@ -14,9 +14,9 @@ from kernelwright.tools.faults import Fault, Number
 from kernelwright.tools.report import Rung
 
 TREND_BINS = 24
-"""Of the trend, each with as many candidates as the others."""
+"""Bins of the trend, each with as many candidates as the others."""
 MAX_REASONS = 30
-"""That are listed, the most frequent first."""
+"""Reasons that are listed, the most frequent first."""
 
 
 class ScoredSubmission(NamedTuple):

@@ -20,7 +20,7 @@ NOT_TIMED_MESSAGE = (
 )
 """Why a run has no fast_p and no speedup."""
 FAST_P_THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
-"""Of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times eager PyTorch."""
+"""The values p of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times eager PyTorch."""
 PASS_AT_K_VALUES = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
 BOOTSTRAP_RESAMPLES = 2000
 BOOTSTRAP_SEED = 20251121
@@ -36,7 +36,7 @@ class Estimate(Value):
     low: float | None = None
     high: float | None = None
     problems: int = 0
-    """That it rests on."""
+    """Problems that the figure rests on."""
 
 
 class Figures(Value):
@@ -68,7 +68,7 @@ class Figures(Value):
     """fast_p of the best of a problem's samples."""
     pass_at: dict[int, Estimate]
     median_speedup: Estimate
-    """Of each problem's fastest correct sample."""
+    """The median over problems of the fastest correct sample's speedup."""
     mean_speedup: Estimate
     """Geometric mean of the same."""
     by_algebra: int = 0

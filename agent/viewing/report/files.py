@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MAX_ROOFLINE_POINTS = 8
-"""Of the fastest turns, in the roofline."""
+"""The fastest turns that are shown in the roofline, at most."""
 
 
 def run_page(report: RunReport) -> str:

@@ -25,7 +25,7 @@ class PairedComparison(Value):
 
     measure: str
     problems: int
-    """That both have attempted."""
+    """Problems that both have attempted."""
     wins: int
     """Where the first is better."""
     losses: int

@@ -28,7 +28,7 @@ class ProblemSummary(Value):
     speed_of_light: float | None
     judged_on: str
     fault: str
-    """Of the last sample, where none is correct; `not judged` where the problem cannot be judged."""
+    """The fault of the last sample, where none is correct; `not judged` where the problem cannot be judged."""
     message: str
     """What that fault was, in one line."""
     degenerate: tuple[str, ...]

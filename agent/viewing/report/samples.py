@@ -74,7 +74,7 @@ class Sample(Value):
     speed_of_light: float | None = None
     fault: str = ""
     message: str = ""
-    """Of the fault: its first line."""
+    """The first line of the fault's message."""
     degenerate: tuple[str, ...] = ()
     """Wrong answers that this problem cannot tell from right ones."""
     algebra: bool = False

@@ -29,7 +29,7 @@ from kernelwright.tools.tracing.trace import (
 )
 
 MAX_STEPS_SHOWN = 200
-"""Of one part that are shown; `--json` has all."""
+"""Steps of one part of a trace that are shown, at most; `--json` has all."""
 MAX_ALTERNATIVES_SHOWN = 8
 """Configurations of one autotuned launch that are shown."""
 MAX_STEP_CHARACTERS = 600
@@ -71,7 +71,7 @@ class CandidateTrace(Value):
 
     problem: str
     target: str
-    """Of the GPU that the host code is told of."""
+    """The target of the GPU that the host code is told of."""
     at: tuple[TracedSize, ...] = ()
     functions: dict[str, Function] = {}
     kernels: dict[str, Kernel] = {}
@@ -304,7 +304,9 @@ def _only_on(step: Step, weights: set[int]) -> bool:
 
 
 def _constants(kernel: Kernel) -> Iterator[tuple[str, Json]]:
-    """Of `tl.constexpr` parameters, and of others the values that Triton folds (a stride of 1, None), by parameter."""
+    """Returns, by parameter, the constants of `tl.constexpr` parameters and the values of others that Triton folds (a
+    stride of 1, None).
+    """
     names = list(kernel.signature)
     for path, value in kernel.constants:
         first = path[0] if path else ""

@@ -99,7 +99,7 @@ class Tensors:
             self._known[made[0]] = known
 
     def _result(self, step: Operator, first: KnownTensor | None) -> KnownTensor | None:
-        """Of an operator with one result, whose first tensor argument is `first`."""
+        """Returns the tensor that an operator with one result gives, whose first tensor argument is `first`."""
         name, args = _base_name(step.op), step.args
         dtype = _dtype_of(step.kwargs, first.dtype if first else "float32")
         if name in OPERATORS_WITH_SHAPE_FIRST and args and isinstance(args[0], list):

@@ -30,7 +30,7 @@ class Assembled(Message):
 
 
 class AssemblyRequest(NamedTuple):
-    """Whose assembly is wanted, and for which target."""
+    """The candidate whose assembly is wanted, and the target."""
 
     candidate_id: int
     problem: Problem

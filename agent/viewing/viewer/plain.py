@@ -66,7 +66,7 @@ def list_rows(store: Store, rows: Sequence[tuple[Any, Sequence[Any]]]) -> Iterat
 
 
 def _unstopped(row: Trajectory) -> str:
-    """Of one without a stop reason: a run that was killed has none either."""
+    """Says how a trajectory without a stop reason stands: a run that was killed has none either."""
     if is_worked_on(row.owner, row.lease):
         return "running"
     return "cut off" if row.owner else "not yet"

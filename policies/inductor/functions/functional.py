@@ -280,8 +280,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 def conv1d(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: Any = 1) -> Any:  # fmt: skip
-    """Of a contiguous input: shapes of others are asked of a real device. Where there are as many groups as channels
-    come out, tracing takes the two sizes for one.
+    """Convolves a contiguous copy of the input, since torch asks a real device for the shapes of others. Where there
+    are as many groups as output channels, tracing takes the two sizes for one.
     """
     import torch
 

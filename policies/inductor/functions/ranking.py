@@ -135,7 +135,9 @@ def _sortable_integers(x: Any) -> Any:
 
 
 def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
-    """Of the last dimension; NaN counts as the largest, of equal elements the first is taken first."""
+    """Takes the k largest of the last dimension one by one; NaN counts as the largest, and of equal elements the first
+    is taken first.
+    """
     import torch
 
     length = x.shape[-1]

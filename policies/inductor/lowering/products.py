@@ -10,7 +10,7 @@ from kernelwright.policies.inductor.inductor_patches import size_hint
 from kernelwright.policies.inductor.lowering.split_products import split_product, transposed, worth_splitting
 
 MIN_ROWS_TO_TRANSPOSE = 128
-"""Of the left operand, at the problem's own sizes, from which on the right one is turned first."""
+"""Rows of the left operand, at the problem's own sizes, from which on the right operand is transposed first."""
 
 
 def own_products(split: bool) -> None:

@@ -29,7 +29,7 @@ MIN_PRODUCTS = 1 << 28
 EXPONENT_OF_LARGEST = 13.0
 """Exponent of two that the largest finite element is brought to; float16 ends at 15."""
 MIN_EXPONENT = -100.0
-"""Of what is brought to it: the inverse of its size is a number of fp32 too."""
+"""The least exponent of two that a scale has: its inverse is a number of fp32 too."""
 
 
 def worth_splitting(a: Any, b: Any) -> bool:

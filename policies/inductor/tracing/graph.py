@@ -33,7 +33,7 @@ from kernelwright.policies.inductor.values.complex_numbers import (
 from kernelwright.policies.inductor.values.known import KnownValuesMode
 
 MAX_OPERATORS = 8000
-"""Of one graph: a recurrence that is written as a loop is unrolled, and ends here."""
+"""Operators of one graph, at most: a recurrence that is written as a loop is unrolled, and ends here."""
 
 
 LOOPING_FUNCTIONS = re.compile(r"\b(LSTM|GRU|RNN)\b|sort|topk|kthvalue|median")
@@ -75,7 +75,7 @@ class Traced:
     equalities: tuple[tuple[str, str], ...] = ()
     """Pairs of sizes that are equal in the problem, by which forward or the constructor decides something."""
     required: list[tuple[str, str]] = field(default_factory=list)
-    """Of the sizes that are numbers in the draft: their expressions in forward, and what they must be."""
+    """Sizes that are numbers in the draft: their expressions in forward, and what they must be."""
     slices: Slices = field(default_factory=Slices)
 
     @property

@@ -43,23 +43,27 @@ class Tile(NamedTuple):
 
 
 FP32_TILES = (Tile(128, 64, 32, 8, 3), Tile(64, 64, 32, 8, 3))
-"""Of fp32 in fp32, without tensor cores: the first that gives a GPU enough to do."""
+"""Tiles of products of fp32 without tensor cores; the first one that gives a GPU enough to do is taken."""
 HALF_PRECISION_TILES = (
     Tile(128, 256, 64, 8, 3),
     Tile(128, 128, 64, 8, 3),
     Tile(64, 128, 64, 4, 4),
     Tile(64, 64, 64, 4, 4),
 )
-"""Of fp16 and bf16."""
+"""Tiles of products of fp16 and bf16."""
 SPLIT_FP32_TILES = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 3))
-"""Of fp32 in parts of bfloat16: two sums for each element are held in registers, and larger tiles spill."""
+"""Tiles of products of fp32 in parts of bfloat16: two sums for each element are held in registers, and larger tiles
+spill.
+"""
 FP32_CONVOLUTION_TILE = Tile(128, 64, 32, 8, 2)
-"""Of convolutions in fp32 without tensor cores, whose patches are gathered: their addresses take registers too."""
+"""The tile of convolutions in fp32 without tensor cores, whose patches are gathered: their addresses take registers
+too.
+"""
 TENSOR_CORE_CONVOLUTION_TILE = Tile(128, 128, 32, 8, 3)
-"""Of convolutions by tensor cores."""
+"""The tile of convolutions by tensor cores."""
 MANY_LOADS_PER_ELEMENT = 16
-"""Of one element: the window of a convolution or of pooling. Eight elements a thread then take 150 registers and more,
-and leave a fifth of the threads that a multiprocessor has room for.
+"""Loads for one element from which on they are many: the window of a convolution or of pooling. Eight elements a thread
+then take 150 registers and more, and leave a fifth of the threads that a multiprocessor can hold.
 """
 ENOUGH_PROGRAMS = 100
 """Programs that keep most of a GPU's multiprocessors at work. Registers, shared memory and spills of the tiles were

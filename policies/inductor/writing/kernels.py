@@ -55,7 +55,7 @@ class Kernel:
     dot: bool
     persistent: bool
     operators: tuple[str, ...]
-    """Of aten, in the order of the graph."""
+    """Operators of aten, in the order of the graph."""
     hints: dict[str, int]
     """Extent of X, Y, Z, R0 at the problem's own sizes, rounded up to a power of two."""
     inner: bool
@@ -73,7 +73,7 @@ class Kernel:
     splits: bool = False
     """It splits an operand into them."""
     common: tuple[str, ...] = ()
-    """Of the operators, those that all kernels have that are merged in it; empty where it is one kernel."""
+    """Those of the operators that all kernels have which are merged in it; empty where it is one kernel."""
     library_tf32: bool = False
     """torch.backends.cudnn.allow_tf32, as the problem leaves it."""
 

@@ -137,7 +137,7 @@ class _Views(ast.NodeTransformer):
         """Text of a view -> its name."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Of `torch.as_strided` of what stays as it is."""
+        """Rewrites `torch.as_strided` of a tensor that stays as it is."""
         held = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         if ast.unparse(node.func) != "torch.as_strided" or self._changing & held:
             self.generic_visit(node)

@@ -14,9 +14,11 @@ from kernelwright.rl.data.rows import Kind, Row, normalise_text, read_rows, row_
 from kernelwright.tools.problem import Problem
 
 ANALYSIS_FORM = 2
-"""Of the files that `analyse_shard` writes: those of an interrupted run of another form are not used."""
+"""The version of the files that `analyse_shard` writes: those that an interrupted run wrote in another one are not
+used.
+"""
 _here: dict[str, Any] = {}
-"""Of a worker process: the benchmarks."""
+"""The benchmarks that a worker process holds."""
 
 
 def open_worker(problems: Sequence[dict[str, Any]]) -> None:

@@ -39,7 +39,7 @@ class Labelled(Value):
     unlabelled: dict[Unlabelled, int] = {}
     compiled: dict[str, int] = {}
     assumed: int = 0
-    """Of the judged, those whose signature was assumed, for nothing launches their kernels."""
+    """Those of the judged rows whose signature was assumed, since nothing launches their kernels."""
     correct: int = 0
 
 
@@ -78,7 +78,7 @@ def _lacks(row: Row) -> Unlabelled | None:
 
 
 def _why(row: Row) -> Unlabelled:
-    """Of a row that was tried and has no label."""
+    """Says why a row that was tried has no label."""
     why = _lacks(row)
     if why is None:
         return Unlabelled.UNUSABLE_REFERENCE

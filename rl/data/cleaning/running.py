@@ -42,7 +42,7 @@ class Cleaned(Value):
     near: int = 0
     leaked: int = 0
     uncompared: int = 0
-    """Of all rows: no model in Python in them, so that nothing is known of their leaks."""
+    """Rows without a model in Python, so that nothing is known of their leaks."""
     flagged: int = 0
     """Kept, and put before a person: many words in common with a problem of a suite."""
     graphs: int = 0

@@ -72,7 +72,7 @@ def is_permissive(name: str) -> bool:
 
 
 def _all_parts(name: str) -> bool:
-    """Of an expression without parentheses. AND binds more than OR, a comma less than both."""
+    """Returns the parts of an expression without parentheses. AND binds more than OR, a comma less than both."""
     parts = [part for part in name.split(",") if part.strip()]
     return bool(parts) and all(any(all(map(_one, _split("AND", o))) for o in _split("OR", part)) for part in parts)
 

@@ -51,7 +51,9 @@ def row_of(sample: Sample) -> ScoredCompletion:
 
 
 def _rates(sample: Sample) -> dict[str, float]:
-    """Of the step's own rows: a round that is sampled for the step has figures of all its turns, and those win."""
+    """Returns the figures of the step's own rows: a round that is sampled for the step has figures of all its turns,
+    and those win.
+    """
     if sample.depth:
         return {"repair_rate": float(sample.correct)}
     return {"pass_at_1": float(sample.correct), "compile_rate": float(sample.compiled)}
@@ -91,7 +93,7 @@ class MicroBatch(NamedTuple):
 
     rows: list[ScoredCompletion]
     weight: float
-    """Of its loss, where the loss is a mean over rows or over the part's own tokens."""
+    """The weight of its loss, where the loss is a mean over rows or over the part's own tokens."""
 
 
 def parts_of(

@@ -101,7 +101,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         return super()._get_per_token_logps_and_entropies(model, ids, mask, inputs["completion_ids"].size(1))[0]
 
     def _reference(self, inputs: dict[str, Any]) -> torch.Tensor:
-        """Of the reference model; with LoRA, of the model without its adapter."""
+        """Returns the log-probs under the reference model; with LoRA, under the model without its adapter."""
         if self.ref_model is not None:
             return self._logps(self.ref_model, inputs)
         with self.accelerator.unwrap_model(self.model).disable_adapter():

@@ -55,7 +55,7 @@ class OnlineBatches:
         self._trained_since = self._asked_since = time.monotonic()
         self._judged, self._own_revision = judges.figures, revision
         self.revisions: list[str] = []
-        """That were sampled from since the first step, the oldest first."""
+        """Revisions that were sampled from since the first step, the oldest first."""
         self.model: Any = None
 
     def __call__(self, number: int) -> list[ScoredCompletion]:

@@ -21,7 +21,7 @@ from kernelwright.rl.training.subject import Subject
 KEPT_ADAPTERS = 3
 """Adapters of past rounds that are kept for an engine that still reads one."""
 ENGINE_MEMORY_SHARE = 0.4
-"""Of the GPU's memory, for an engine beside the training."""
+"""The share of the GPU's memory for an engine beside the training."""
 SERVER_PREFIX = "openai:"
 """An engine that is a server is named as that policy is."""
 

@@ -36,9 +36,9 @@ MAX_REPEATS = 2
 """Times that a verdict is asked for again when a judge has died over it."""
 
 _judge: Any = None
-"""Of a judging process: its evaluator."""
+"""The evaluator that a judging process holds."""
 _inside: Path
-"""Of a judging process: the folder where it says over what it is."""
+"""The folder where a judging process writes which candidate it is judging."""
 
 
 class PendingVerdict(NamedTuple):
@@ -55,7 +55,7 @@ class JudgingTotals(Value):
     judged: int = 0
     """Really: the others were known, or were being judged for someone else at that moment."""
     seconds: float = 0.0
-    """Of judging, over all processes."""
+    """Seconds of judging, summed over all processes."""
 
 
 class JudgePool:

@@ -36,7 +36,7 @@ class Cycle(Value):
 
     cycle: int
     policy: str
-    """That was trained from."""
+    """The policy that was trained from."""
     candidate: str
     measured: tuple[HeldOutFigures, ...]
     compared: tuple[PairedComparison, ...]

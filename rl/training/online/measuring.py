@@ -13,7 +13,7 @@ from kernelwright.rl.training.online.rounds import Round, Rounds
 from kernelwright.tools.problem import Problem
 
 BOOTSTRAP_DRAWS = 2000
-"""Of the bootstrap."""
+"""Draws of the bootstrap."""
 
 
 class HeldOutFigures(Value):
@@ -40,7 +40,7 @@ class PairedComparison(Value):
     after: float
     difference: float
     low: float
-    """Of the 95 % interval of the paired difference (bootstrap over problems)."""
+    """The lower end of the 95 % interval of the paired difference (bootstrap over problems)."""
     high: float
 
 

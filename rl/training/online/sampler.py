@@ -47,7 +47,7 @@ class Sampler(Protocol):
 
 
 TrainablePolicy = InProcessPolicy | ProcessPolicy | RayPolicy
-"""Whose weights can be moved."""
+"""A policy whose weights can be replaced."""
 
 
 class InProcessSampler:

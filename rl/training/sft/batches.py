@@ -66,7 +66,7 @@ class Buckets:
         ]
         self._seed, self._epoch = seed, 0
         self.batch_size = None
-        """That there is none is what accelerate asks for."""
+        """None, since accelerate asks for it."""
         self.drop_last = False
 
     def set_epoch(self, epoch: int) -> None:

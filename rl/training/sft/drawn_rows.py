@@ -80,7 +80,7 @@ def _different(rows: Generator[T], count: int) -> Iterator[T]:
 
 
 _writing: tuple[LightTokenizer, RowSelection]
-"""Of a process that makes rows ready: its tokenizer, and what is asked for."""
+"""What a process that makes rows ready holds: its tokenizer, and what is asked for."""
 
 
 def _begin(tokenizer: LightTokenizer, choice: RowSelection) -> None:

@@ -40,7 +40,7 @@ class RowSelection(Value):
     repairs: int = 1
     """Times that each repair is trained on: beside drafts that are drawn by the hundred thousand they are few."""
     share: float = 1.0
-    """Of the rows, chosen by their id."""
+    """The share of the rows that is taken, chosen by their id."""
     fim: float = 0.0
     """For so many of the rows the completion is given once more as fill-in-the-middle."""
     longest: int = 2048

@@ -44,9 +44,9 @@ class Options(Value):
     """Another than a corpus is generated with, so that they are other programs."""
     workers: int = 2
     vocabulary: int = 4096
-    """Of the tokenizer that is made where a new model is given none."""
+    """Words of the tokenizer that is made where a new model is given none."""
     batch_tokens: int | None = None
-    """Of the scratch preset; None: 65,536 on a GPU, 8,192 on a CPU."""
+    """Tokens of a batch of the scratch preset; None: 65,536 on a GPU, 8,192 on a CPU."""
     compile: bool | None = None
     """torch.compile of the scratch preset's step; None: on a GPU."""
     max_minutes: float | None = None
@@ -82,7 +82,7 @@ class FineTuned(Value):
     base: str
     parameters: int
     trained: int
-    """Of them."""
+    """Those of them that are trained."""
     rows: dict[str, int]
     steps: int
     epochs: float

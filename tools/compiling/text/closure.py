@@ -59,7 +59,7 @@ class Contents:
         return self._called[key]
 
     def _digest(self, key: str) -> str:
-        """Of a function by itself: those that it names are numbers among them."""
+        """Returns the digest of a function by itself: the functions that it names are numbers in it."""
         if key not in self._digests:
             numbers = {called: number for number, called in enumerate(self._called_by(key))}
             told = self._functions[key].model_dump(exclude={"line", "indent"})

@@ -100,7 +100,7 @@ def _given(traced: Traced) -> Iterator[float]:
 
 
 def _arguments(trace: Trace) -> Iterator[float]:
-    """Of launches, and of what fills tensors that launches may read."""
+    """Yields the arguments of launches, and of operators that fill tensors which launches may read."""
     steps = all_steps([*trace.setup, *trace.first, *(trace.later or ())])
     for step in itertools.islice(steps, MAX_EXAMINED_STEPS):
         if isinstance(step, Launch):

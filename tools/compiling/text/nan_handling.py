@@ -13,7 +13,9 @@ BITS_OF_INFINITY = frozenset(
     for sign, bits in ((1 << 15, 0x7C00), (1 << 15, 0x7F80), (1 << 31, 0x7F800000), (1 << 63, 0x7FF0 << 48))
     for more in (-1, 0, 1, sign)
 ) | {0x7FFF, 0x7FFFFFFF, (1 << 63) - 1}
-"""Of half, bfloat16, single and double; the numbers beside them, and the masks that leave the sign out."""
+"""The bits of an infinity as half, bfloat16, single and double; the numbers beside them, and the masks that leave the
+sign out.
+"""
 
 
 def treats_nan(text: str) -> bool:

@@ -153,7 +153,7 @@ class LoadedKernel:
             raise
         self._attributes, self._count = _attributes(shape)
         self.parameters = self._count_parameters()
-        """Of the binary; None where the driver is older than CUDA 12.4."""
+        """Parameters of the binary; None where the driver is older than CUDA 12.4."""
 
     def _allow_shared(self, device: int) -> None:
         """As Triton does: everything that the device has beside the kernel's static shared memory."""
@@ -207,7 +207,7 @@ class LoadedKernel:
 
 
 def _attributes(shape: Shape) -> tuple[Any, int]:
-    """Of the launch, in Triton's order."""
+    """Returns the attributes of the launch, in Triton's order."""
     found: list[_Attribute] = []
     if shape.programmatic:
         found.append(_Attribute(key=_PROGRAMMATIC, value=_Value(number=1)))

@@ -196,7 +196,7 @@ def _float(kind: str, value: float, name: str) -> Any:
 
 
 def _address(value: Any, name: str) -> int:
-    """Of a tensor on the GPU; 0 for None."""
+    """Returns the address of a tensor on the GPU; 0 for None."""
     if value is None:
         return 0
     if isinstance(value, Reinterpreted):

@@ -108,7 +108,7 @@ def give_back_unused() -> None:
 
 
 def _free_bytes() -> int:
-    """Of the device, with what torch's allocator holds unused."""
+    """Returns the free bytes of the device, with what torch's allocator holds unused."""
     import torch
 
     free, _ = torch.cuda.mem_get_info()

@@ -16,9 +16,9 @@ from kernelwright.tools.report import Failure
 from kernelwright.tools.tracing.trace import Traced
 
 POISON_BYTE = 0xFF
-"""Of the set-up."""
+"""The byte that fills the memory of the set-up."""
 LARGE_CALL_BYTES = 1 << 30
-"""Of all that a call allocates: after such a one the memory goes back to the device."""
+"""Bytes that a call allocates in all, from which on the memory goes back to the device after it."""
 
 
 class OnGpu:
@@ -29,7 +29,7 @@ class OnGpu:
         self._binaries: gpu.Binaries | None = None
         self._allocations = self._fresh(POISON_BYTE)
         self._lasting: list[Allocations] = []
-        """Of the set-up, and of the first call where later ones go on with what it left."""
+        """Allocations of the set-up, and of the first call where later ones go on with what it left."""
 
     def _fresh(self, poison: int) -> Allocations:
         return Allocations(poison, device=self._device)

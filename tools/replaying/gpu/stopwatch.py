@@ -15,7 +15,7 @@ MAX_TIMED_STEPS = 400
 """Launches and operators of one call that are timed one by one."""
 EMPTY_EVENT_PAIRS = 3
 CYCLES_PER_MICROSECOND = 2_000
-"""Of the GPU, rounded up: how long it is kept waiting so that the host is ahead of it."""
+"""Cycles of the GPU, rounded up: it is kept waiting for so long that the host is ahead of it."""
 MAX_IDLE_MICROSECONDS = 20_000.0
 """Microseconds of the same."""
 

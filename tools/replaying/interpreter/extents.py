@@ -103,7 +103,7 @@ class TensorTable(dict[int, Any]):
         self._extents = None
 
     def extents(self) -> Extents:
-        """Of all tensors that are there now."""
+        """The extents of all tensors that are there now."""
         if self._extents is None:
             self._extents = Extents(self.values())
         return self._extents

@@ -26,7 +26,7 @@ WARM_TEXT = """def warm(x, y, n, BLOCK: tl.constexpr):
 """
 """What a zygote interprets once, so that no process that it forks has to look anything up."""
 POISON_BYTE = 0xFF
-"""Of the set-up."""
+"""The byte that fills the memory of the set-up."""
 
 
 def warm() -> None:

@@ -74,12 +74,12 @@ class Races:
         self._extents, self._random, self._interleaved = extents, random, interleaved
         self._shadows: dict[int, Shadow] = {}
         self._owners = [-1]
-        """Of each segment the program's number; segment 0 is none."""
+        """The number of the program of each segment; segment 0 has none."""
         self._released: dict[int, int] = {}
         """Address -> the segments that whoever waits there is ordered after."""
         self.now = Program(-1, (0, 0, 0))
         self._updaters: dict[int, Any] = {}
-        """Of each storage which program, from 1, was the last to touch an element by an atomic operation."""
+        """For each storage, which program, from 1, was the last to touch an element by an atomic operation."""
         self._contended: set[int] = set()
         """Storages of which several programs have touched an element so."""
 
@@ -101,7 +101,7 @@ class Races:
             self._shadows[storage] = Shadow(start, self._extents.ends[storage] - start, size)
 
     def shadow(self, storage: int) -> Shadow:
-        """Of a storage that is written."""
+        """Returns the shadow of a storage that is written."""
         return self._shadows[storage]
 
     def written(self, storage: int, addresses: Any) -> None:

@@ -21,7 +21,7 @@ from kernelwright.tools.sandbox.limits import Limits
 TICK_SECONDS = 0.1
 """Seconds between two looks."""
 MAX_SHARE_OF_TIME = 0.02
-"""That looking through a folder takes at most."""
+"""The largest share of the time that looking through a folder takes."""
 _PAGE = os.sysconf("SC_PAGESIZE")
 
 

@@ -39,7 +39,7 @@ from kernelwright.tools.sandbox.request import Request
 FORKS_BEFORE_HUGE_PAGES = 8
 """Forks after which memory is gathered into huge pages: who asks for one verdict does not pay for it."""
 FOLDER_SECONDS = 5.0
-"""That removing the folder may take; its owner waits twice as long."""
+"""Seconds that removing the folder may take; its owner waits twice as long."""
 THREADS_END_SECONDS, LIBRARY_THREADS_END_SECONDS = 5.0, 0.5
 
 

@@ -32,7 +32,7 @@ _CUDA_INDEX, _META_INDEX = 1, 14
 """c10::DeviceType."""
 
 VALUES = KnownValues()
-"""Of the candidate's tensors."""
+"""What is known of the values of the candidate's tensors."""
 _kept: list[torch.library.Library] = []
 """What a library registers lasts as long as it does."""
 ignored: Counter[str] = Counter()

@@ -30,7 +30,7 @@ class GridDivision:
     literal: ast.Constant
     extent: ast.expr
     axis: int | None
-    """Of the grid; None where the grid is not written as a tuple."""
+    """The axis of the grid; None where the grid is not written as a tuple."""
     less_one: ast.Constant | None = None
     """The 63 of `(n + 63) // 64`."""
 

@@ -23,7 +23,7 @@ class Role(StrEnum):
     STAGES = "num_stages"
     CTAS = "num_ctas"
     PRECISION = "input_precision"
-    """Of the kernel's `tl.dot`."""
+    """The input precision of the kernel's `tl.dot`."""
 
 
 class Site(Value):
@@ -48,13 +48,13 @@ class Parameter(Value):
     """The legal ones in ascending order, the start among them."""
     sites: tuple[Site, ...]
     kernels: tuple[str, ...]
-    """Whose launches it changes."""
+    """The kernels whose launches it changes."""
     constexprs: tuple[str, ...] = ()
     """The parameters of those kernels that hold its value."""
     operands: tuple[str, ...] = ()
-    """Of a precision: the kernel's pointers that operands are loaded through; empty where that is not known."""
+    """For an input precision, the kernel's pointers that operands are loaded through; empty where that is not known."""
     line: int
-    """Of its first site, from 1."""
+    """The line of its first site, from 1."""
     capped: bool = False
     """The value stands in an expression such as `min(1024, next_power_of_2(n))`, so that less may be launched."""
     places_programs: bool = False

@@ -133,7 +133,9 @@ def _entry(scopes: Scopes, value: ast.Subscript) -> ast.expr | None:
 
 
 def _capped(call: ast.Call) -> Resolved | None:
-    """Of `min(1024, ...)`, `block_for(n, 1024, 16)` the largest power of two; of `max(16, ...)` what is bounded."""
+    """Returns the largest power of two in `min(1024, ...)` or `block_for(n, 1024, 16)`, and what is bounded in `max(16,
+    ...)`.
+    """
     inner = [r for a in call.args if isinstance(a, ast.Call) and (r := _capped(a)) is not None]
     literals = [a for a in call.args if isinstance(a, ast.Constant) and _power(a.value)]
     if called_name(call) == _BOUNDED_BELOW:

@@ -56,16 +56,16 @@ class Block:
     length: int
     places: list[int]
     names: list[list[str]]
-    """Of each place, its local names, in the order in which they are met."""
+    """For each place, its local names in the order in which they are met."""
     paths: list[list[str]]
     prefixes: list[str]
-    """Of each place, the layer that all its paths begin with; empty where they do not differ by a layer alone."""
+    """For each place, the layer that all its paths begin with; empty where they do not differ by a layer alone."""
     inputs: list[int]
     """Which of the names are there before."""
     outputs: list[int]
     """Which of them are read afterwards."""
     numbers: list[tuple[str, ...]]
-    """Of each number of the text, what it is at each place."""
+    """For each number of the text, what it is at each place."""
     saved: int = 0
 
     @property
@@ -217,7 +217,9 @@ def _make_block(statements: list[Statement], length: int, places: list[int]) -> 
 
 
 def _prefixes(paths: list[list[str]]) -> list[str]:
-    """Of each place, the layer of its paths, where what follows it is the same at all places; else nothing."""
+    """Returns, for each place, the layer of its paths, where what follows it is the same at all places; otherwise
+    nothing.
+    """
     found, rest = [], []
     for own in paths:
         parts = [COMPONENT.findall(path) for path in own]

@@ -11,9 +11,9 @@ INLINE_SHARE = 0.65
 """How often a constant is written in forward rather than given to __init__."""
 MODULE_SHARE = 0.3
 LEARNED_SHARE = 0.12
-"""Of the constants that training's models are given: those that are parameters of one number."""
+"""The share of the constants that training's models are given which are parameters of one number."""
 RESIDUAL_SHARE = 0.06
-"""Of training's steps: those after which the value is kept, and joined again by the step after the next."""
+"""The share of training's steps after which the value is kept, and joined again by the step after the next."""
 
 OPERATIONS_WITH_A_TENSOR = ("scale", "shift", "subtract", "divide")
 KEPT_TENSOR_NAMES = ("identity", "residual", "skip", "original", "before", "saved")
@@ -44,7 +44,7 @@ class ChainSite:
     value: str
     """The variable."""
     offsets: str
-    """Of the current element in a tensor of the same shape."""
+    """Offsets of the current element in a tensor of the same shape."""
     mask: str
     channel: str = ""
     """Index of the current element's channel."""

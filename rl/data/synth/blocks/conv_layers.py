@@ -14,7 +14,7 @@ TORCH_DEFAULTS = {"stride": "1", "padding": "0", "output_padding": "0", "dilatio
 """Torch's, but for the bias."""
 ARGUMENTS_OVER_AXES = ("kernel_size", "stride", "padding", "output_padding", "dilation")
 SPELT_OUT_SHARE = 0.6
-"""Of the training's layers: those whose every argument is the model's. Held-out problems stay what they were."""
+"""The share of training's layers whose every argument is the model's. Held-out problems stay what they were."""
 ARGUMENT_FORM_WEIGHTS = (4, 4, 2)
 """How often such a layer takes numbers, tuples, or an argument for each axis."""
 

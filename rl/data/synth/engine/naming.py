@@ -15,11 +15,11 @@ import re
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 RENAMED_PROGRAMS_SHARE = 0.5
-"""Of the training's programs that are renamed."""
+"""The share of the training's programs that are renamed."""
 RENAMED_NAMES_SHARE = 0.6
-"""Of their names."""
+"""The share of the names in such a program that are changed."""
 RENAMED_INPUTS_SHARE = 0.25
-"""Of their inputs' names other than `x`."""
+"""The share of the inputs of such a program that have another name than `x`."""
 PREFIXES = ("bn", "gn", "pool", "conv", "init", "base", "fc", "post", "pre", "main", "extra", "final", "first", "inner",
     "proj", "act", "norm", "my", "new", "total")  # fmt: skip
 SUFFIXES = ("value", "val", "factor", "size", "dim", "param", "arg", "coef", "level", "1", "2", "3", "a", "b", "x", "t",

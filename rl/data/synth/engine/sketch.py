@@ -32,7 +32,7 @@ class Sketch:
     inputs: list[tuple[str, str]] = field(default_factory=list)
     """Arguments of forward: name, and what get_inputs makes."""
     arguments: list[tuple[str, str]] = field(default_factory=list)
-    """Of __init__: name, and what get_init_inputs gives."""
+    """Arguments of `__init__`: each name, and what get_init_inputs gives for it."""
     defaults: dict[str, str] = field(default_factory=dict)
     """Arguments of __init__ that have one; at the end of the list they need not be given."""
     reference_init: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Sketch:
     """Names may be any (`naming`)."""
     done: int = 0
     style: random.Random = field(init=False)
-    """Of launches and of names: what is computed does not hang on it."""
+    """Draws the style of launches and of names, which does not change what is computed."""
 
     def __post_init__(self) -> None:
         self.style = random.Random(self.rng.getstate()[1][0])

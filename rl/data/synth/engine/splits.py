@@ -15,7 +15,7 @@ HELD_OUT_FAMILIES = frozenset({"embedding", "quantisation"})
 TRAINING_DEPTH = 5
 """Operations of the longest chains in training."""
 HELD_OUT_ONE_IN = 11
-"""Of all pairs of neighbouring operations, this one is held out."""
+"""One in so many pairs of neighbouring operations is held out."""
 
 BENCHMARK_OPERATIONS = re.compile(
     r"matmul(_\w+)?|bmm(_\w+)?|matvec\w*|diagonal_matmul|softmax|log_softmax"

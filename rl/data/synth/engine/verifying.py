@@ -24,7 +24,7 @@ class TaskOutcome(Value):
     """What came of one task."""
 
     number: int
-    """Of the draw, in the order of the seed."""
+    """The number of the draw, in the order of the seed."""
     rows: tuple[Row, ...] = ()
     rejected: tuple[str, ...] = ()
     """One reason for each pair that was not kept."""

@@ -11,7 +11,7 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.families.matmul import Product, product_kernel
 
 BIAS_FLAG_SHARE = 0.15
-"""Of training's layers: those that are told by an argument of the model whether they have a bias."""
+"""The share of training's layers that are told by an argument of the model whether they have a bias."""
 
 
 def linear(sketch: Sketch, depth: int) -> Program:

@@ -20,8 +20,8 @@ STRIDES = ("stride_am", "stride_ak", "stride_bk", "stride_bn")
 STRIDED_SHARE = 0.2
 """Share of the products of two matrices whose kernel is given strides."""
 FOLLOWED_SHARE = 0.5
-"""Of training's products of two matrices: those that norms, softmax or a reduction may follow, so that many a
-kernel is the product and nothing else.
+"""The share of training's products of two matrices that norms, softmax or a reduction may follow, so that many a kernel
+is the product and nothing else.
 """
 
 GROUPED_ORDER_LINES = (
@@ -45,9 +45,9 @@ class Product:
     """The host's variable of the left operand, (M, K) after strides."""
     b: str
     a_strides: tuple[str, str] = ("K", "1")
-    """Of rows and of depth, as the kernel writes them: a size, 1, or stride_am and the like."""
+    """Strides of rows and of depth, as the kernel writes them: a size, 1, or `stride_am` and the like."""
     b_strides: tuple[str, str] = ("N", "1")
-    """Of depth and of columns."""
+    """Strides of depth and of columns."""
     batch: bool = False
     bias: str = ""
     """Host expression of a vector of N, "" for none."""

@@ -160,7 +160,7 @@ LAYERS = (
     Norm("weighted_rms_norm", rms_norm, _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + eps)", "x * factor{s}"),
     5.0),
 )  # fmt: skip
-"""Of the last axis only, with eps and mostly with weights."""
+"""Norms of the last axis only, with eps and mostly with weights."""
 
 
 def softmax(sketch: Sketch, depth: int) -> Program:

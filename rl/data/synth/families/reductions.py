@@ -164,7 +164,7 @@ OVER_SEVERAL_AXES = tuple(
 )
 """Which take several axes."""
 PER_SAMPLE_SHARE = 0.3
-"""Of training's reductions over several axes: those that leave one number a sample."""
+"""The share of training's reductions over several axes that leave one number a sample."""
 NEVER_DRAWN_ALONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
 """Which no benchmark asks for alone."""
 

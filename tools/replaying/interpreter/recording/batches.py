@@ -29,7 +29,7 @@ from kernelwright.tools.report import Failed
 MIN_BATCHED_PROGRAMS = 4
 """Programs below which one after the other is as quick."""
 BATCH_BYTES = 8 << 20
-"""Of all values of the programs of one batch."""
+"""Bytes of all values of the programs of one batch."""
 MAX_WASTED_BATCHES = 4
 """Batches of one launch of which most programs took a way of their own, after which the rest run one by one."""
 PROGRAM_ID, GRID = "create_get_program_id", "create_get_num_programs"

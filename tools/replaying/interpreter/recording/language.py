@@ -20,7 +20,7 @@ class RecordedOperation(NamedTuple):
     makes: Any
     """What the operation gave: the forms of its handles and tensors, to be made again around other arrays."""
     slot: int
-    """Of its result among the values."""
+    """The place of its result among the values."""
     batched: BatchedOperation | None = None
     """What does it for many programs at once."""
     asks: Any = None
@@ -33,7 +33,7 @@ class HandleSlot(NamedTuple):
     slot: int
     dtype: Any
     type: Any = None
-    """Of a tensor; None for a bare handle."""
+    """The type of a tensor; None for a bare handle."""
 
 
 class Node:

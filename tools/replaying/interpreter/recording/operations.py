@@ -53,7 +53,9 @@ class _Probe:
 
 
 def elementwise(builder: type) -> dict[str, tuple[int, Any]]:
-    """Of each plain elementwise operation the number of its operands and NumPy's function; 0 for a conversion."""
+    """Returns, for each plain elementwise operation, the number of its operands and NumPy's function; 0 for a
+    conversion.
+    """
     found: dict[str, tuple[int, Any]] = {}
     for name in PURE:
         method = getattr(builder, name, None)

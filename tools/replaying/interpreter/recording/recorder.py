@@ -36,7 +36,7 @@ Maker = Callable[[list[Any]], Any]
 MAX_RECORDED_STEPS = 20_000
 """Steps of one path through a kernel, beyond which it is not recorded."""
 MAX_PROGRAM_BYTES = 64 << 20
-"""Of all values of one program."""
+"""Bytes of all values of one program, at most."""
 _PLAIN = (bool, int, float, complex, str, bytes)
 
 
@@ -78,7 +78,7 @@ class Recorder:
             self._count += len(self._node.fresh)
 
     def stop_at(self, step: int) -> None:
-        """Of the last node of the path only so many steps have been done; nothing is recorded after them."""
+        """Notes that only so many steps of the path's last node have been done; nothing is recorded after them."""
         self._stop, self.recording = step, False
 
     # ------------------------------------------------------------------ what runs

@@ -16,7 +16,7 @@ from kernelwright.tools.replaying.interpreter import guarded_memory
 from kernelwright.tools.replaying.interpreter.recording.operations import Arrays, reduction_of
 
 Leads = Sequence[bool]
-"""Of each operand, whether its first axis are the programs."""
+"""For each operand, whether its first axis counts the programs."""
 Batched = Callable[[list[Any], Leads], Any]
 
 
@@ -39,12 +39,12 @@ def aligned(values: Sequence[Any], leads: Leads) -> list[Any]:
 
 
 def plain(function: Callable[..., Any]) -> Batched:
-    """Of an operation that takes each element by itself."""
+    """Makes the batched form of an operation that takes each element by itself."""
     return lambda values, leads: function(*aligned(values, leads))
 
 
 def by_handles(function: Callable[..., Any], dtypes: Sequence[Any], rest: Sequence[Any], handle: Any) -> Batched:
-    """Of an operation of the builder that may not mind one more axis."""
+    """Makes the batched form of an operation of the builder that may not mind one more axis."""
 
     def run(values: list[Any], leads: Leads) -> Any:
         given = zip(aligned(values, leads), dtypes, strict=True)
@@ -54,8 +54,8 @@ def by_handles(function: Callable[..., Any], dtypes: Sequence[Any], rest: Sequen
 
 
 def shaped(name: str, rest: Sequence[Any], shape: tuple[int, ...], kept: Any) -> Batched | None:
-    """Of an operation that moves the elements of one operand; None for every other one. shape: of one program's
-    result.
+    """Makes the batched form of an operation that moves the elements of one operand; None for every other one. shape:
+    of one program's result.
     """
     rank = len(shape)
     if name in ("create_expand_dims", "create_reshape"):
@@ -132,7 +132,7 @@ MAX_FORMS = 10_000
 
 
 def access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]) -> Batched:
-    """Of a load or a store through the guard of the launch."""
+    """Makes the batched form of a load or a store, through the guard of the launch."""
     shape, guards = arguments[0].data.shape, guarded_memory.current
     loads, masked = "load" in name, "masked" in name
     dtype = np_dtype(arguments[0].get_element_ty())
