@@ -41,7 +41,7 @@ REQUIREMENT_OF_MODULE = {
     "vllm": "kernelwright[vllm]",
     "pyarrow": "pyarrow",
 }
-"""By the module that is missing: what pip installs it with."""
+"""What pip installs a missing module with, by the module's name."""
 
 
 def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:

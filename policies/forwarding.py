@@ -18,7 +18,7 @@ class Forwarding:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the policy inside."""
+        """The capabilities of the policy inside."""
         return self.policy.capabilities
 
     @property

@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.json"
 HUB_SECONDS = 10.0
-"""For the hub to answer."""
+"""Seconds that the hub may take to answer."""
 
 
 @functools.lru_cache

@@ -20,7 +20,7 @@ class AveragedPolicy(Value):
     """One of several policies whose weights' mean a model is."""
 
     policy: str
-    """As it was named then: `transformers:FOLDER`."""
+    """The policy as it was named then: `transformers:FOLDER`."""
     revision: str
     step: int | None = None
     """Training steps that it had seen."""

@@ -22,7 +22,7 @@ class Price(Value):
     host: str
     """The host of the server's address; `*` fits any. The same model costs otherwise elsewhere."""
     model: str
-    """With `*` for any characters."""
+    """The model's name, with `*` for any characters."""
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)

@@ -55,7 +55,7 @@ class Store:
         self._engines = engines
         self._transactions = Transactions(engines)
         self.owner = new_owner()
-        """Under which name trajectories are held."""
+        """The name under which this process holds trajectories."""
         self._retire = finalize(self, retire, self.owner)
 
     @classmethod

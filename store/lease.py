@@ -50,7 +50,7 @@ def is_worked_on(owner: str, lease: float) -> bool:
 
 
 def _host() -> str:
-    """With the namespace of process numbers: two containers may have one name."""
+    """Returns the host's name with the namespace of its process numbers: two containers may have one name."""
     try:
         namespace = str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:

@@ -69,7 +69,7 @@ class Blob(Row, table=True):
     hash: str = Field(unique=True, max_length=64)
     """SHA-256 of the bytes before compression, hex."""
     size: int = Field(ge=0)
-    """Before compression."""
+    """Bytes before compression."""
     packed: bool = False
     """Whether `body` is zlib's."""
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))

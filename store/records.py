@@ -48,7 +48,7 @@ class TrajectoryFilter(Value):
     problem_hash: str | None = None
     suite: str | None = None
     policy: str | None = None
-    """As the trajectory was begun with."""
+    """The policy that the trajectory was begun with."""
     finished: bool | None = None
     stop_reason: str | None = None
     since: float | None = None
@@ -156,7 +156,7 @@ class Stats(Value):
     rewards: int
     blobs: int
     blob_bytes: int
-    """As they are, before compression."""
+    """Bytes of the texts before compression."""
     stored_bytes: int
     """After it."""
 

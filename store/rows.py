@@ -82,7 +82,7 @@ def check_values(table: type[Row], values: Mapping[str, Any]) -> None:
 
 @cache
 def _validators(table: type[Row]) -> dict[str, Callable[[Any], Any]]:
-    """By field; strict, so that what is checked is what is saved. The id is the database's to give."""
+    """The validators by field; they are strict, so that what is checked is what is saved. The database gives the id."""
     return {name: _validator(field) for name, field in table.model_fields.items() if name != "id"}
 
 

@@ -155,7 +155,7 @@ def resized(source: str, sizes: Mapping[str, int]) -> str:
 
 @lru_cache(maxsize=1024)
 def _resized(source: str, items: tuple[tuple[str, int], ...]) -> str:
-    """By a text with marks in the places of the numbers, which is made once: a verdict reads dozens of sizes."""
+    """Puts numbers into a text with marks in their places, which is made once: a verdict reads dozens of sizes."""
     marks, text = _marked(source, tuple(name for name, _ in items))
     values = {mark: str(int(value)) for mark, (_, value) in zip(marks, items, strict=True)}
     return re.sub("|".join(values), lambda found: values[found[0]], text) if values else text

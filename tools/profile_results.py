@@ -107,11 +107,13 @@ class ProfileResult(Value):
     No part of `candidate` or `speedup`.
     """
     precision: str = ""
-    """In which the candidate's kernels multiply (fp32, tf32, bf16, fp16, fp8): the lowest operand type seen; empty
-    where unknown.
+    """The precision in which the candidate's kernels multiply (fp32, tf32, bf16, fp16, fp8): the lowest operand type
+    seen; empty where it is unknown.
     """
     eager_precision: str = ""
-    """In which eager was timed: "fp32" or "tf32" as torch's switches were set, or the dtype of the problem's inputs."""
+    """The precision in which eager was timed: "fp32" or "tf32" as torch's switches were set, or the dtype of the
+    problem's inputs.
+    """
     launches: tuple[LaunchTime, ...] = ()
     """Launches of one steady call, in order."""
     own_share: Number | None = None

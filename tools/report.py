@@ -332,5 +332,5 @@ class Report(Value):
 
     @property
     def speedup(self) -> float | None:
-        """Over eager PyTorch, at the median; None where it is not correct or was not timed."""
+        """The speedup over eager PyTorch, at the median; None where it is not correct or was not timed."""
         return self.profile.speedup if self.profile and self.correct else None

@@ -46,7 +46,7 @@ class LaneUsage(Value):
     waiting: int
     entered: int
     busy_seconds: float
-    """Over all places."""
+    """Seconds that its places were taken, summed over all places."""
     utilisation: float
     """The share of its places that were taken since the lanes were opened, 0 to 1."""
 

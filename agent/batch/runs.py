@@ -27,7 +27,7 @@ from kernelwright.tools.report import InfrastructureError
 MAX_STOPPED_RUNS_IN_A_ROW = 5
 """Runs that this machine's trouble may stop, with none that ends between them, before the whole batch stops."""
 SEED_STEP = 1_000_003
-"""Between the seeds of a problem's samples."""
+"""The difference between the seeds of a problem's samples."""
 
 
 class Job(NamedTuple):

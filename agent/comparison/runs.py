@@ -52,7 +52,7 @@ class ComparedRuns(Value):
 
 
 Held = dict[str, list[tuple[Side, list[Entry]]]]
-"""By problem: its trajectories, with their turns."""
+"""The trajectories of each problem, with their turns."""
 
 
 def compare_batches(store: Store, names: Sequence[str]) -> ComparedRuns:

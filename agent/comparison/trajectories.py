@@ -160,7 +160,7 @@ def _value(value: Any) -> str:
 
 
 def _turns(entries: Sequence[Sequence[Entry]]) -> tuple[TurnRow, ...]:
-    """By the turn's number."""
+    """Returns the turns by their number."""
     first = {entry.candidate.source_hash: entry.candidate.turn + 1 for entry in reversed(entries[0])}
     first.pop(None, None)
     columns = [{entry.candidate.turn + 1: entry for entry in own} for own in entries]

@@ -32,7 +32,7 @@ from kernelwright.worker_process import connection_to_parent
 CPU_NICENESS = 5
 """Niceness of a judge on a CPU and of all that it starts: the process that answers requests beside it comes first."""
 ALIVE_MESSAGE_SECONDS = 5.0
-"""Between two messages that say that the judge lives."""
+"""Seconds between two messages that say that the judge lives."""
 _READS: TypeAdapter[ToJudge] = TypeAdapter(ToJudge)
 
 

@@ -28,11 +28,11 @@ from kernelwright.tools.sizing.selection import Selection
 from kernelwright.tools.tracing.client import TracedCandidate
 
 CANCEL_POLL_SECONDS = 0.25
-"""Between two looks at whether a verdict is still wanted."""
+"""Seconds between two looks at whether a verdict is still wanted."""
 STEP_ON_THE_CLUSTER = "tracing and compiling on the cluster"
 """What a verdict is at meanwhile."""
 COMPILE_PROCESSES_OF_A_TASK = 2
-"""In which the kernels of one candidate are compiled: a task has one core."""
+"""Processes in which the kernels of one candidate are compiled: a task has one core."""
 PACKAGES_OF_EQUAL_VERSION = ("kernelwright", "triton", "torch")
 """Packages whose versions must be those of the judge."""
 

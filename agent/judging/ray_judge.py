@@ -18,7 +18,7 @@ from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
 
 _READS: TypeAdapter[VerdictReply | VerdictError] = TypeAdapter(VerdictReply | VerdictError)
 STEP_POLL_SECONDS = 0.25
-"""Between two looks at what a verdict is at."""
+"""Seconds between two looks at what a verdict is at."""
 MAX_ANSWER_SECONDS = 90.0
 """Seconds that an actor may take to say what a verdict is at; one that is silent for longer is taken for dead and
 killed.

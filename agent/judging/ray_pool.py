@@ -24,7 +24,7 @@ from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.report import Environment
 
 NODE_POLL_SECONDS = 3.0
-"""Between two looks at which nodes there are."""
+"""Seconds between two looks at which nodes there are."""
 MAX_CONNECT_SECONDS = 5.0
 """Seconds that a head node may take to accept a connection."""
 CONNECTION_ADVICE = (
@@ -171,7 +171,7 @@ class RayPool(PlacingPool):
 
 
 def _nodes() -> list[dict[str, Any]]:
-    """Those that are alive."""
+    """Returns the nodes that are alive."""
     import ray
 
     return [node for node in ray.nodes() if node["Alive"]]

@@ -53,7 +53,7 @@ class Attempt(Value):
 
     @property
     def speedup(self) -> float | None:
-        """Over eager PyTorch; None where nothing was timed."""
+        """The speedup over eager PyTorch; None where nothing was timed."""
         return self.report.speedup if self.report else None
 
     @property

@@ -57,7 +57,7 @@ class Run:
         self._started = time.monotonic()
         self.state = State.DRAFT
         self.attempts: list[Attempt] = []
-        """Those with a verdict."""
+        """Candidates that have a verdict, in the order of their turns."""
         self.current: Attempt | None = None
         """The one that is being asked for, or judged."""
         self.stop_reason: StopReason | None = None

@@ -24,7 +24,7 @@ class Settings(Value):
     """Everything that a run is asked for beside its problem; the same settings go on with the same run."""
 
     policy: str
-    """As the user named it."""
+    """The policy's name, as the user gave it."""
     targets: tuple[str, ...] = ("sm_90",)
     device: str = "cpu"
     own_work: str = "strict"

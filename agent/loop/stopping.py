@@ -61,9 +61,9 @@ class GoalKind(StrEnum):
 
     CORRECT = "correct"
     SPEEDUP = "speedup"
-    """Over eager PyTorch, by the lower bound of its 95 % interval. Also said as `eager`."""
+    """The speedup over eager PyTorch, by the lower bound of its 95 % interval. It may also be given as `eager`."""
     COMPILE = "compile"
-    """Over torch.compile, by its median."""
+    """The speedup over torch.compile, by its median."""
     ROOFLINE = "roofline"
     """Share of the speed of light. Also said as `sol`."""
 

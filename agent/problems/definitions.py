@@ -138,7 +138,7 @@ class _Inputs:
         return _generated(name, shape, dtype, said["generator"]) if kind == "generated" else self._random(shape, dtype)
 
     def _random(self, shape: str, dtype: str) -> str:
-        """By its dtype. Whole numbers may be indices: they lie below the smallest axis."""
+        """Draws an input by its dtype. Integers may be indices: they lie below the smallest axis."""
         if dtype in FLOAT_DTYPES:
             return f"torch.randn({shape}, dtype=torch.{dtype})"
         if dtype in FLOAT8_DTYPES:
@@ -152,7 +152,7 @@ class _Inputs:
 
 
 def _generated(name: str, shape: str, dtype: str, generator: Mapping[str, Any]) -> str:
-    """By the generator that a workload names. Raises ProblemError."""
+    """Draws an input by the generator that a workload names. Raises ProblemError."""
     said = {"low": 0, "high": 1, "mean": 0.0, "std": 1.0, "temperature": 1.0, "axis": -1, **generator}
     drawn = {
         "uniform": "(torch.rand({shape}) * ({high} - {low}) + {low})",

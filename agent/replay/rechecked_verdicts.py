@@ -59,9 +59,9 @@ class Rechecks(Value):
     left: int
     """Not reached in this sitting."""
     only_on_a_gpu: int = 0
-    """With a GPU's verdict, left as they are by a CPU."""
+    """Candidates with a GPU's verdict, which a CPU leaves as it is."""
     changed: tuple[ChangedVerdict, ...] = ()
-    """In this sitting and in those before it."""
+    """Verdicts that changed in this sitting and in those before it."""
     not_judged: tuple[NotJudged, ...] = ()
     rewards: tuple[RescoredRewards, ...] = ()
     interrupted: bool = False

@@ -230,7 +230,9 @@ class _Work:
 
 
 def _best(turns: Sequence[Turn]) -> int | None:
-    """As `agent.attempts.best_of` chooses: correct, then fast, then far up the ladder, then early."""
+    """Returns the best candidate as `agent.attempts.best_of` chooses it: correct, then fast, then far up the ladder,
+    then early.
+    """
     rungs = list(Rung)
     right = [(turn, turn.report) for turn in turns if turn.report is not None and turn.report.correct]
     ranked = {

@@ -179,7 +179,9 @@ class _Work:
         return FreshVerdicts(turns, row.id, judging, self._rescored_before, keep, tell)
 
     def _rescored_before(self, turn: Turn) -> bool:
-        """By these very tools, so that the rescoring of a run goes on where it was interrupted."""
+        """Returns what these very tools have rescored before, so that the rescoring of a run goes on where it was
+        interrupted.
+        """
         if not (self._asked.rescore and self._asked.run) or self._evaluator is None:
             return False
         same = turn.fingerprint == fingerprint(self._evaluator.environment())

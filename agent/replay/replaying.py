@@ -53,7 +53,7 @@ class ReplayedTurn(Value):
     departure: str = ""
     """What the machine of today would have done instead of what came next; empty where the same."""
     judged: bool = False
-    """By today's tools, in this replay."""
+    """Whether it was judged by today's tools, in this replay."""
     drift: VerdictDrift = VerdictDrift()
 
 
@@ -87,7 +87,7 @@ class RecordedSearch:
         self._turns, self._stop, self._own = turns, stop, own
         self._places = {turn.candidate_id: place for place, turn in enumerate(turns)}
         self.departures: dict[int, str] = {}
-        """By the turn after which they would have been."""
+        """What departed, by the turn after which it did."""
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         """The turn that was taken then; where the search would take another today, that is noted as a departure."""

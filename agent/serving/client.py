@@ -150,7 +150,7 @@ class JudgeClient:
     async def score_async(
         self, problem: Named, code: str, *, device: str | None = None, group: str | None = None, **options: Any
     ) -> Verdict:
-        """As `score`, within an event loop. Cancelling the task cancels the verdict too."""
+        """Does the same as `score` within an event loop. Cancelling the task cancels the verdict too."""
         import httpx2
 
         async with httpx2.AsyncClient(**self._settings) as http:
@@ -264,7 +264,7 @@ def _check_patience(seconds: float, deadline: float, busy: ServiceBusy, url: str
 
 
 def _one_request(waiting: list[int], bodies: Sequence[dict[str, Any]]) -> tuple[list[int], list[int]]:
-    """As many of what waits as fit into one request, and the others."""
+    """Splits what waits into what fits into one request, and the rest."""
     size = count = 0
     while count < min(MAX_BATCH, len(waiting)):
         size += len(json.dumps(bodies[waiting[count]]))

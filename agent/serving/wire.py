@@ -201,7 +201,7 @@ class Score(Message):
     gate: float
     """0 for a cheat, for a text that is no candidate, and for a problem that wrong answers would pass; else 1."""
     speedup: Number | None = None
-    """Over eager PyTorch; None where nothing was timed."""
+    """The speedup over eager PyTorch; None where nothing was timed."""
     share: Number | None = None
     """The share of the work that its own kernels do, 0 to 1."""
     fault: Fault | None = None

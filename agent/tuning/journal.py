@@ -78,7 +78,7 @@ def _lines(path: Path) -> Iterator[Any]:
 
 
 def _write_whole(path: Path, rows: list[Any]) -> None:
-    """In place of the file, so that there is never half of it."""
+    """Writes the journal to another file that takes the place of the old one, so that there is never half of it."""
     beside = path.with_name(f".{path.name}.part")
     beside.write_text("".join(json.dumps(r, separators=(",", ":")) + "\n" for r in rows), encoding="utf-8")
     beside.replace(path)

@@ -24,7 +24,7 @@ class ConfigurationOutcome(StrEnum):
     ALIKE = "alike"
     """The model cannot tell it from others that remain."""
     SLOWER = "slower"
-    """By the model, far behind the best."""
+    """The model ranks it far behind the best."""
     OUTSIDE = "outside"
     """It multiplies in a precision that was not allowed."""
     WRONG = "wrong"

@@ -13,9 +13,10 @@ PROCESS_ENTRY = "kernelwright.policies.inductor.process:serve"
 WARM_UP_ENTRY = "kernelwright.policies.inductor.process:warm"
 """What prepares the process that sandboxed ones are forked from."""
 DRAFT_SECONDS = 90.0
-"""For one draft that somebody waits for: `agent solve` ends within two minutes where nothing solves a module."""
+"""Seconds for one draft that somebody waits for: `agent solve` ends within two minutes where nothing solves a module.
+"""
 SUITE_DRAFT_SECONDS = 300.0
-"""For one draft of a suite: a network of a hundred layers takes over a minute."""
+"""Seconds for one draft of a suite: a network of a hundred layers takes over a minute."""
 GRACE_SECONDS = 10.0
 """Seconds more, after which the process that has not ended its draft itself is ended."""
 POLICY_NAME = "compiler"

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 CPU_STEPS_BETWEEN_LOOKS = 8
 """Steps between two looks at what has ended."""
 GPU_STEPS_BETWEEN_LOOKS = 16
-"""As many on a GPU, where a look waits for it."""
+"""The same on a GPU, where looking waits for it."""
 PREFILL_TOKENS = 65_536
 """Padded prompt tokens that are read at once."""
 _WARM_UP = 2

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
 
 EXIT_SECONDS = 10.0
-"""For the process to end by itself."""
+"""Seconds that the process is given to end by itself."""
 
 
 class ProcessOpened(NamedTuple):

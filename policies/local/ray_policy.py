@@ -29,14 +29,14 @@ MAX_ATTEMPTS = 3
 MAX_REQUESTS_OF_AN_ACTOR = 256
 """Questions of one actor: each is a thread there."""
 POLL_SECONDS = 1.0
-"""Between two looks at whether an answer is still wanted."""
+"""Seconds between two looks at whether an answer is still wanted."""
 
 
 class ActorAnswer(NamedTuple):
     """The answer to one call of an actor."""
 
     completions: Mapping[int, Completion]
-    """By the question's place; not all of them where there is trouble."""
+    """Completions by the place of their question; not all of them where something went wrong."""
     trouble: ErrorMessage | None
     drawn: tuple[int, float]
     """Tokens so far, and the seconds they took."""

@@ -38,7 +38,7 @@ class TokenSampler:
         self._set_columns()
 
     def keep(self, rows: torch.Tensor) -> None:
-        """Only these rows go on."""
+        """Keeps these rows only."""
         places = rows.tolist()
         self._uniform = self._uniform[rows]
         self._samplings = [self._samplings[place] for place in places]

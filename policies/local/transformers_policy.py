@@ -177,7 +177,7 @@ class _Loaded:
         self._path, self.base, self._model, self._tokenizer = path, model, model, tokenizer
         self._adapters: dict[str, str | None] = {}
         self.between: Callable[[], None] = lambda: None
-        """Before each step of drawing. What it raises ends it."""
+        """Called before each step of sampling. What it raises ends the sampling."""
         self.context = int(getattr(model.config, "max_position_embeddings", 0)) or None
         self.identity: Identity = identity_of(tokenizer)
         self.revision = weights_revision(Path(path)) or getattr(model.config, "_commit_hash", None)

@@ -27,7 +27,7 @@ from kernelwright.policies.openai.reply import error_of_status
 from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD
 
 LOAD_SECONDS = 600.0
-"""For loading weights."""
+"""Seconds for loading weights."""
 MAX_LOADED_ADAPTERS = 2
 """Adapters that stay loaded."""
 ADAPTER_SETTINGS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora --max-lora-rank 64"

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 EXTENSION_CLASS = "kernelwright.policies.vllm.worker.WeightReloading"
-"""For `worker_extension_cls`, or `--worker-extension-cls` of a server, which then needs this project on its path."""
+"""The value of `worker_extension_cls`, or of `--worker-extension-cls` of a server, which then needs this project on its
+path.
+"""
 LOAD_METHOD = "load_weights_that_were_trained"
 
 

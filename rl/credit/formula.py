@@ -22,7 +22,9 @@ class RewardPart(StrEnum):
     CORRECT = "correct"
     """Every check, own work among them."""
     SPEED = "speed"
-    """Over eager PyTorch, on the lower end of the 95 % interval; only where correct and judged on a GPU."""
+    """The speedup over eager PyTorch, by the lower end of the 95 % interval; only where it is correct and was judged on
+    a GPU.
+    """
     SHARE = "share"
     """The share of GPU time in its own kernels; only where it is correct and was judged on a GPU."""
     LENGTH = "length"
@@ -54,7 +56,7 @@ class Formula(Value):
     share: float = 0.0
     length: float = Field(default=0.0, le=0.0)
     cheat: float = Field(default=-0.25, lt=0.0)
-    """Below every honest failure, which earns 0 or more but for `length`."""
+    """What a cheat earns: less than every honest failure, which earns 0 or more but for `length`."""
     scale: SpeedScale = SpeedScale.LOG2
     slowest: float = Field(default=0.25, gt=0.0)
     """Speedups below count as this."""

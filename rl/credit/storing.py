@@ -20,7 +20,7 @@ class Stored(Value):
     formula: str
     verdicts: int
     stored: int
-    """Those that this formula had not scored with the same result before."""
+    """Verdicts that this formula had not scored with the same result before."""
     mean: float
     positive: float
     unmeasured: int

@@ -77,7 +77,7 @@ class Row(Value):
     """SHA-1 over the normalised text, hex."""
     completion_hash: str = ""
     compile: dict[str, bool] = {}
-    """By target, `{"sm_90": True}`; a target that was not tried is absent."""
+    """Whether it compiles, by target: `{"sm_90": True}`. A target that was not tried is absent."""
     correct: bool | None = None
     """The tools' verdict; None where it was not asked for."""
     assumed: str = ""

@@ -17,7 +17,7 @@ class RolloutTurn(Value):
     compiled: bool
     correct: bool
     speedup: float | None = None
-    """Over eager PyTorch, correct and on a GPU only."""
+    """The speedup over eager PyTorch, where it is correct and was judged on a GPU."""
     judged_on: str = ""
     fault: str = ""
     prompt_tokens: int = 0

@@ -36,7 +36,7 @@ class Suite(NamedTuple):
     name: str
     problems: tuple[Problem, ...]
     solutions: Mapping[str, str]
-    """By the problem's name, an answer known to be right, where there is one."""
+    """An answer known to be right, by the problem's name, where there is one."""
 
 
 def open_suite(asked: str, n: int | None = None, level: int | None = None, seed: int = TASK_SEED) -> Suite:

@@ -21,7 +21,7 @@ class TextChecked(Value):
 
     patterns: bool
     overlap: float | None
-    """With an answer known to be right; None where none is."""
+    """The overlap with an answer known to be right; None where none is."""
     compiled: bool
     correct: bool
 

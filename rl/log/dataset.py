@@ -90,7 +90,7 @@ class Log(NamedTuple):
     """What a store holds for training."""
 
     samples: list[Sample]
-    """With an advantage that is not 0 (exact methods), or all that may be used."""
+    """Samples with an advantage that is not 0 (exact methods), or all that may be used."""
     refused: tuple[RefusalCount, ...]
     turns: int
     """Looked at."""
@@ -99,7 +99,7 @@ class Log(NamedTuple):
     """Groups in which all earned the same."""
     temperature: float
     all_scored: list[Sample]
-    """Before groups were looked at: what figures are computed over."""
+    """All samples that were scored, before groups were looked at: figures are computed over them."""
 
 
 def load_log(store: Store, wanted: SampleRequirements, chosen: CandidateFilter | None = None) -> Log:
@@ -295,7 +295,7 @@ def with_credit(
 
 
 def _useful(samples: Sequence[Sample], counted: RefusalCounter) -> tuple[list[Sample], int, int]:
-    """Those that give a gradient; how many groups there are, and how many of them all earned the same."""
+    """Returns the samples that give a gradient, how many groups there are, and how many of them all earned the same."""
     sizes: dict[object, int] = {}
     moving: set[object] = set()
     for sample in samples:

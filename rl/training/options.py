@@ -66,7 +66,7 @@ class TrainOptions(Value):
     """The options of every kind of training here."""
 
     policy: str = "embedded"
-    """As `--policy` names it, or the base of `--base`."""
+    """The policy as `--policy` names it, or the base of `--base`."""
     adapter: str | None = None
     output: Path
     method: Method | None = None

@@ -28,7 +28,7 @@ from kernelwright.store.records import CandidateFilter
 
 
 class TrainingPlan(Value):
-    """Before the first step."""
+    """What a training will do, as it is known before the first step."""
 
     method: Method
     why: str

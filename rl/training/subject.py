@@ -28,7 +28,7 @@ class Subject(NamedTuple):
     """The policy that is trained."""
 
     name: str
-    """As it was asked for."""
+    """The name as it was asked for."""
     path: str
     """A folder, or a hub name."""
     adapter: Path | None

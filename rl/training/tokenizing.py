@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 FIM_TOKENS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
-"""As Qwen's coders name them, so that fill-in-the-middle rows read the same to both."""
+"""The tokens of fill-in-the-middle rows, named as Qwen's coders name them, so that such rows read the same to both."""
 SPECIAL_TOKENS = (PAD, START, END, *FIM_TOKENS)
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import IO, Self
 
 MAX_PAUSE_SECONDS = 0.05
-"""Between two looks at whether a process has ended."""
+"""Seconds between two looks at whether a process has ended."""
 EXIT_SECONDS = 20.0
 """For a process that has closed its end of the connection to end by itself, so that its exit code says why: taking
 torch down takes seconds on a busy machine.
 """
 PARENT_WATCH_SECONDS = 1.0
-"""Between two looks of a worker at whether the process that started it is still there."""
+"""Seconds between two looks of a worker at whether the process that started it is still there."""
 
 
 class WorkerDied(Exception):

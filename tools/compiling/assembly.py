@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ASSEMBLY_STAGE = {"cuda": "ptx", "hip": "amdgcn"}
 """What is shown, by backend."""
 STEP_SECONDS = 60.0
-"""For tracing, and again for compiling."""
+"""Seconds for tracing, and again for compiling."""
 MAX_TEXT_BYTES = 4 << 20
 """Bytes of one kernel's text that are read."""
 MAX_SPECIALISATIONS = 64

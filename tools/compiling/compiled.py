@@ -90,5 +90,5 @@ class CompileOutcome(Value):
     binary: bytes = b""
     reversed: bytes = b""
     texts: dict[str, str] = {}
-    """By stage, see `TEXTS`; only those that were asked for."""
+    """Texts by stage, see `TEXTS`; only those that were asked for."""
     seconds: float = 0.0

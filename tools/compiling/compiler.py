@@ -222,8 +222,8 @@ class _Job:
 
 
 def _to_json(part: Function | Kernel) -> str:
-    """As JSON, in which an infinity is an infinity: pydantic's own writing makes it null, another constant than the
-    one that was read.
+    """Writes a part of a trace as JSON in which an infinity is an infinity: pydantic's own writing makes it null,
+    another constant than the one that was read.
     """
     return json.dumps(part.model_dump())
 

@@ -62,7 +62,7 @@ def _read_device(driver: Any, ordinal: int) -> dict[str, Any]:
 
 
 def _format_uuid(raw: bytes) -> str:
-    """As nvidia-smi writes it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx."""
+    """Writes a UUID as nvidia-smi does: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx."""
     text = raw.hex()
     return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

@@ -165,7 +165,7 @@ def _read_nvml() -> tuple[str | None, str | None, dict[str, dict[str, Any]]]:
 
 
 _highest_clocks: dict[Any, tuple[Any, ...]] = {}
-"""By UUID: MHz of the multiprocessors and of the memory that the hardware allows at most."""
+"""The highest clocks in MHz of the multiprocessors and of the memory that the hardware allows, by UUID."""
 
 
 def _read_handle(nvml: Any, handle: Any) -> dict[str, Any]:

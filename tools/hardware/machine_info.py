@@ -79,7 +79,7 @@ class Machine(Value):
     memory_bytes: int | None = None
     python: str
     versions: dict[str, str | None]
-    """By distribution name; None where it is not installed."""
+    """Versions by the name of the distribution; None where it is not installed."""
     gpus: tuple[Gpu, ...] = ()
     driver: str | None = None
     cuda: str | None = None

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kernelwright.tools.hardware.lease import POLL_SECONDS, lock_file, open_until_end, try_lock
 
 MAX_WAIT_SECONDS = 2.0
-"""For how long the others are waited for at most."""
+"""Seconds for which the others are waited for at most."""
 _DIGITS = 20
 """Digits of the bytes that are asked for, and of the request's number."""
 

@@ -40,7 +40,7 @@ class Options(Value):
     interpret: bool | None = None
     """The interpreted rung; None: where there is no GPU."""
     compile_seconds: float = 60.0
-    """For tracing, and again for compiling for one target."""
+    """Seconds for tracing, and again for compiling for one target."""
     seconds: float = 120.0
-    """For the replays of one candidate at one rung."""
+    """Seconds for the replays of one candidate at one rung."""
     lease_seconds: float = 600.0

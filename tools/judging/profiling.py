@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.tracing.client import TracedCandidate
 
 PROFILE_SECONDS = 120.0
-"""For everything that the candidate's process does while it is timed."""
+"""Seconds for everything that the candidate's process does while it is timed."""
 KEPT_INPUTS_DIVISOR = 10
 """Inputs of timed references are kept for the next candidate up to this part of the GPU's memory."""
 SPARING_DIVISOR = 16

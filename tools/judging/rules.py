@@ -34,7 +34,7 @@ class Rules:
 
     own_work: Rule = field(default_factory=Rule)
     seconds: float = 120.0
-    """For all of its replays."""
+    """Seconds for all of its replays."""
     may_refuse: float = 0.5
     """Share of the other sizes at which the candidate's host code may raise."""
 

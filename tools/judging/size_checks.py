@@ -40,7 +40,7 @@ from kernelwright.tools.tracing.trace import Traced
 POISON_BYTES = (0xFF, 0x4B)
 """NaN in every floating type, and a large finite number."""
 POISONS = (POISON_BYTES[0], 0, POISON_BYTES[1], NOISE)
-"""Those, and what fresh memory may hold besides: zeros, and ordinary numbers."""
+"""What fresh memory is filled with: NaN, zeros, a large finite number, and ordinary numbers."""
 OTHER_SHUFFLES = (1, 2)
 """Added to a call's seed, where a wrong answer is asked for once more."""
 NUMERIC_FAULTS = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)

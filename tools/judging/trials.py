@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
 TRIAL_SECONDS = 60.0
-"""For everything that the process of the kernels does in one trial."""
+"""Seconds for everything that the process of the kernels does in one trial."""
 MAX_KEPT_TEXTS = 128
 """Compiled texts that are kept: those that were used last."""
 

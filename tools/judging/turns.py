@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHARED_MEMORY_DIVISOR = 64
 """Inputs and weights of up to this part of a GPU's memory are judged beside other processes."""
 POLL_SECONDS = 0.02
-"""Between two looks at whether another process asks for memory."""
+"""Seconds between two looks at whether another process asks for memory."""
 
 
 class _WaitedSeconds(threading.local):

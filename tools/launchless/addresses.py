@@ -93,7 +93,7 @@ class ModuleFunction:
 
     @cached_property
     def _addresses(self) -> list[ast.expr]:
-        """Returns the addresses of its own loads and stores, and the arguments of functions that take a pointer there."""
+        """Returns the addresses of its own loads and stores, and what functions get that take a pointer there."""
         found = [address for _, address in self._accesses]
         for name, given in self._calls:
             found += [given[p] for p in self._callee(name).pointers if p in given]

@@ -41,7 +41,7 @@ class Style(Value):
 
 
 CALLS = (Style(block=(128,)), Style(block=(32, 32), flags=False, chosen=1), Style(), Style(block=(128,), element="i32"))
-"""For functions that give something back."""
+"""Ways to call functions that give something back."""
 STYLES = (
     Style(),
     Style(flags=False, chosen=1),

@@ -12,7 +12,7 @@ from kernelwright.tools.timing.roofline import Work, count
 BATCH_COST_GOAL = (48 << 20, 1 << 30)
 """Bytes and operations of one call to which the batch is made smaller."""
 MAX_COST = (256 << 20, 12 << 30)
-"""To which the widths are made smaller too."""
+"""Bytes and operations of one call to which the widths are made smaller too."""
 MAX_COST_WHEN_PATIENT = (5 << 30, 256 << 30)
 """What is measured all the same where somebody waits: minutes a problem."""
 MIN_BATCH = 2

@@ -61,11 +61,11 @@ class Draw(StrEnum):
     """
 
 
-WHOLE = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
+SPECIAL_MAGNITUDES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 RELATIVE_OFFSETS = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0**-6, -(2.0**-6), 0.25, -0.25)
 """How far from a named number values lie, as shares of it."""
-NEAREST = 6
-"""So many of them stand for how far two values that meet are apart."""
+NEAR_OFFSETS = 6
+"""The first so many of RELATIVE_OFFSETS say how far two values that meet are apart."""
 MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
 WITH_INFINITIES = (Draw.INFINITE, Draw.NAMED)
@@ -119,7 +119,7 @@ def _meet(tensors: list[Any]) -> None:
             continue
         h = _hash(first if first.shape == second.shape else second)
         both = (first != 0) & (second != 0)
-        near = torch.tensor(RELATIVE_OFFSETS, dtype=first.dtype, device=first.device)[((h >> 8) % NEAREST).long()]
+        near = torch.tensor(RELATIVE_OFFSETS, dtype=first.dtype, device=first.device)[((h >> 8) % NEAR_OFFSETS).long()]
         second.copy_(torch.where(both & ((h >> 3) % 16 == 0), first * (1 + near), second))
         second.copy_(torch.where(both & ((h >> 3) % 16 == 1), -first, second))
 
@@ -150,7 +150,7 @@ def _name(tensor: Any, numbers: Sequence[float]) -> None:
 
 
 def _map_float8(tensor: Any, draw: Draw) -> None:
-    """By way of float32: torch computes nothing in eight bits. What is too large becomes the largest number."""
+    """Maps through float32: torch computes nothing in eight bits. What is too large becomes the largest number."""
     import torch
 
     wide = tensor.float()
@@ -265,7 +265,9 @@ def _special(x: Any, h: Any) -> Any:
     import torch
 
     grown = torch.where((h >> 5) % 64 == 0, x * 100, x)
-    whole = torch.tensor(WHOLE, dtype=x.dtype, device=x.device)[((h >> 12) % len(WHOLE)).long()]
+    whole = torch.tensor(SPECIAL_MAGNITUDES, dtype=x.dtype, device=x.device)[
+        ((h >> 12) % len(SPECIAL_MAGNITUDES)).long()
+    ]
     grown = torch.where(((h >> 1) % 16 == 1) & (x != 0), whole, grown) * _sign(h)
     return torch.where((h >> 1) % 16 == 0, _zero(x, h), grown)
 

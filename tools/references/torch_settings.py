@@ -132,7 +132,9 @@ def _read(setting: _Setting) -> Any:
 
 
 def _put(wanted: Settings) -> None:
-    """Those that differ, in the order of `_settings`: writing an earlier one changes some of the later ones."""
+    """Writes the settings that differ, in the order of `_settings`: writing an earlier one changes some of the later
+    ones.
+    """
     for setting in _settings():
         value = wanted.get(setting.name, _UNKNOWN)
         if value is not _UNKNOWN and _read(setting) != value:

@@ -13,7 +13,7 @@ from kernelwright.tools.references.prepared_problem import Expected, PreparedPro
 from kernelwright.tools.report import Failed, Failure, Fault
 
 MAX_NAMED_WEIGHTS = 3
-"""In a message."""
+"""Weights that a message names."""
 Shape = tuple[tuple[int, ...], str]
 
 
@@ -76,7 +76,7 @@ def _are_equal(one: Any, other: Any) -> bool:
 
 
 def _change_outputs(prepared: PreparedProblem, expected: Expected, model: Any, constant: dict[str, Any]) -> bool:
-    """By experiment: the reference's outputs with those parameters moved."""
+    """Finds by experiment whether the reference's outputs change with those parameters."""
     import torch
 
     with torch.no_grad():

@@ -58,12 +58,12 @@ class Replay:
             self.state[name] = own
 
     def take_weights(self) -> None:
-        """To be called before a call: weights that lie otherwise than the judge's get its values."""
+        """Has to be called before a call: weights whose strides are not the judge's get its values."""
         for weights, own in self._own_forms:
             own.copy_(weights)
 
     def give_weights(self) -> None:
-        """To be called after a call: what it changed in them is changed in the judge's memory."""
+        """Has to be called after a call: what it changed in them is changed in the judge's memory."""
         for weights, own in self._own_forms:
             weights.copy_(own)
 

@@ -34,9 +34,9 @@ SERVICE_ENTRY = "kernelwright.tools.replaying.service:serve"
 MAX_MAPPED_ALLOCATIONS = 64
 """Allocations of the judge that a process keeps mapped; the ones used longest ago are unmapped first."""
 LETTING_GO_SECONDS = 5.0
-"""For the process to unmap the judge's memory, before it is ended."""
+"""Seconds that the process is given to unmap the judge's memory, before it is ended."""
 ONE_BY_ONE_SECONDS = 30.0
-"""For a replay that looks for the step which has ended the GPU's context."""
+"""Seconds for a replay that looks for the step which has ended the GPU's context."""
 
 
 class Alias(Value):
@@ -80,7 +80,7 @@ class Reply(Value):
     count: int
     """The number of all outputs."""
     shared: tuple[int | None, ...] = ()
-    """For each output that is described the first one before it whose memory it shares."""
+    """For each output that is described, the first one before it whose memory it shares."""
     copied: tuple[bool, ...]
     """One a place: whether the output had its shape and dtype and was copied there."""
     written_outside: str = ""

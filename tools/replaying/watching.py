@@ -189,7 +189,7 @@ class _Unwatched:
         return getattr(self._memory, name)
 
     def fresh(self, made: Any, fill: float | None) -> Any:
-        """As the memory's own."""
+        """Allocates as the memory itself does."""
         with self._watch.off():
             tensor = self._memory.fresh(made, fill)
         self._watch.made(tensor)

@@ -30,7 +30,7 @@ MAX_DESCRIPTORS = 253
 """Descriptors that Linux sends beside one piece of a message, at most (SCM_MAX_FD, unix(7))."""
 
 SEND_SECONDS = 60.0
-"""In which the other side must take a message where no deadline is given; it counts as closed after that."""
+"""Seconds in which the other side must take a message where no deadline is given; it counts as closed after that."""
 
 
 class ChannelClosed(EOFError):

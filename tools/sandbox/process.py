@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 60.0
 EXIT_SECONDS = 3.0
-"""To die in: a process closes its channel first and its CUDA context last, which takes over a second where many
-share a GPU.
+"""Seconds that a process is given to die in. It closes its channel first and its CUDA context last, which takes over a
+second where many share a GPU.
 """
 MAX_END_SECONDS = 60.0
 """Until nothing of a killed candidate is left: two hundred processes on a busy machine take several."""

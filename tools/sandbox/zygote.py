@@ -40,7 +40,7 @@ def visible(gpu: int | None) -> str:
 
 
 def _end(owner: int, begun: list[subprocess.Popen[bytes]], folder: Path, lock: int) -> None:
-    """By `close`, or where that did not come to its end. A fork of the zygote's owner leaves it alone."""
+    """Ends the zygote, by `close` or where that did not come to its end. A fork of its owner leaves it alone."""
     if os.getpid() != owner:
         return
     for process in begun:

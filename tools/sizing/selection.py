@@ -138,7 +138,7 @@ def _drawn(
 
 
 def _some_of(thin: Sequence[Drawn], chance: random.Random, count: int) -> list[Drawn]:
-    """So many of the sizes with one full extent: those first that are beyond what 16 bits count."""
+    """Picks so many of the sizes with one full extent, those first that are beyond what 16 bits count."""
     beyond = [d for d in thin if max(d.sizes.values(), default=0) > MAX_INT16]
     first = chance.sample(beyond, min(len(beyond), count))
     rest = [d for d in thin if d not in first]

@@ -35,14 +35,14 @@ __all__ = [
 ]
 
 CPU_BUDGET = Budget(elements=1 << 16, operations=10_000_000, rows=512)
-"""For Triton's interpreter."""
+"""The budget of one size under Triton's interpreter."""
 GPU_BUDGET = Budget(elements=1 << 24, operations=20_000_000_000)
 DRAWING_CALLS = 8_000
 """aten calls of all dry runs of one call of `draw_sizes` or `sizes_that_reach`."""
 MAX_ATTEMPTS_PER_SIZE = 3
 """Sets of multipliers that are tried for each size that is wanted."""
 COST_SLACK = 1.5
-"""By how much a dry run may weigh more than was estimated, where sizes are over the budget in any case."""
+"""How many times what was estimated a dry run may weigh, where sizes are over the budget in any case."""
 MAX_DESCRIBED_DIMENSIONS = 4
 """Dimensions that a size's description names."""
 

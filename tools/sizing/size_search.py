@@ -38,7 +38,7 @@ MAX_ROUNDS = 4
 USUAL_SPLITS = (2, 3, 4, 8, 16, 32, 64)
 """Numbers of heads, groups and patches that sizes are often multiples of."""
 BOUND_SIZE_DIVISORS = (8, 4, 2)
-"""By which two sizes are divided that are bound to one another."""
+"""Divisors of two sizes that are bound to one another."""
 
 
 def fits(weight: Weight) -> bool:

@@ -124,7 +124,7 @@ class SizeStructure:
     own: Weight | None
     """At the base; None where the reference does not run there."""
     least: Weight | None
-    """With all dimensions at their floors."""
+    """What the reference weighs with all dimensions at their floors; None where it does not run there."""
     probes: tuple[Probe, ...]
     """One for each dimension."""
     notes: tuple[str, ...] = ()

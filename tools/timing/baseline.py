@@ -36,7 +36,7 @@ from kernelwright.worker_process import (
 )
 
 BASELINE_SECONDS = 180.0
-"""For compiling and timing one problem, and for starting the process."""
+"""Seconds for compiling and timing one problem, and for starting the process."""
 TIMED_CALLS = 50
 READY_MESSAGE = b"ready"
 MAX_PROBLEMS_PER_PROCESS = 64
@@ -51,7 +51,7 @@ class BaselineRequest(Value):
 
     problem: Problem
     ahead: bool = False
-    """Only compiled, and without the GPU; the answer's note says what was in the way."""
+    """Whether it is only compiled, and without the GPU; the answer's note says what was in the way."""
 
 
 class Baseline(Value):

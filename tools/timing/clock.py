@@ -22,9 +22,11 @@ from kernelwright.tools.timing.reference_clock import ReferenceClock
 SLOWED_FACTOR = 1.3
 """A write over the cache that takes so many times what it took at first: another program is at work on this GPU."""
 SLOWED_TRIES, SLOWED_PAUSE_SECONDS = 6, 0.5
-"""Before that is believed: what was freed, or is still being written, may take the GPU for a moment."""
+"""Times that it is measured again, and the pause between them, before that is believed: what was freed, or is still
+being written, may take the GPU for a moment.
+"""
 STEP_SECONDS = 20.0
-"""For timing the alternatives of all choices."""
+"""Seconds for timing the alternatives of all choices."""
 
 
 class Clock:

@@ -31,7 +31,7 @@ METRICS = {
     "lts__t_sector_hit_rate.pct": "l2_hit_percent",
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor_percent",
 }
-"""By ncu's name. A GPU that lacks one of them gets the others in a second try."""
+"""Names of metrics by ncu's own. A GPU that lacks one of them gets the others in a second try."""
 WEIGHT_METRIC = "gpu__time_duration.sum"
 MAX_PROFILED_LAUNCHES = 20
 ERRORS_FOUND_EXIT_CODE = 86

@@ -59,7 +59,7 @@ def _with_counters(
     device: str,
     say: Callable[[str], None],
 ) -> tuple[ProfileResult, Report]:
-    """Under ncu and compute-sanitizer, each in a process of its own behind walls."""
+    """Runs ncu and compute-sanitizer, each in a sandboxed process of its own."""
     from kernelwright.tools.timing.counters import hardware_counters, memory_check
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-counted-") as folder:

@@ -35,7 +35,7 @@ class Alternatives(Value):
     them.
     """
     milliseconds: tuple[Number, ...] = ()
-    """In the same order."""
+    """The time of each alternative, in the same order."""
 
 
 class Measurement(Value):
@@ -61,7 +61,7 @@ class Measurement(Value):
     eager_drift: Number
     """The reference's median beside this candidate over its median of record, minus 1."""
     steps: tuple[StepTime, ...] = ()
-    """In order; the first 256 where there are more."""
+    """Steps in order; the first 256 where there are more."""
     clocks: Clocks | None = None
     neighbours: tuple[Neighbour, ...] = ()
     notes: tuple[str, ...] = ()

@@ -31,7 +31,9 @@ SLOW_FACTOR, CALLS_WHEN_SLOW = 3.0, 3
 TRIAL_BLOCK = 16
 """Calls of one block of a trial."""
 CLOCK_DRIFT = 0.015
-"""Beyond which the reference is measured anew: the GPU's clocks have changed since its time of record."""
+"""The relative drift beyond which the reference is measured anew: the GPU's clocks have changed since its time of
+record.
+"""
 MIN_SHARE_OF_WALL_TIME = 0.7
 """The device events of a block claim at least this share of what the judge's clock saw."""
 MAX_DOUBTED_BLOCKS = 8
@@ -39,7 +41,7 @@ MAX_DOUBTED_BLOCKS = 8
 BLOCK_SLACK, CALL_SLACK = 1.0, 0.1
 """Milliseconds of the judge's clock, a block and a call, that messages and host code take."""
 ANSWER_SECONDS = 60.0
-"""For any one answer of the candidate's process."""
+"""Seconds for any one answer of the candidate's process."""
 
 
 class Asks(Protocol):
@@ -56,7 +58,7 @@ class InputSet:
     values: Sequence[Any]
     """The judge's own view."""
     described: Any
-    """As tools.wire.describe writes them, tensors by the spec of their shared memory."""
+    """The values as tools.wire.describe writes them, tensors by the spec of their shared memory."""
     shared: Sequence[Any] = ()
     """The shared memory of these values."""
 

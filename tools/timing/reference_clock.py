@@ -91,7 +91,7 @@ class ReferenceClock:
             return self._call(*inputs)
 
     def _prepare(self, captured: Captured | None = None) -> None:
-        """As before a candidate's call: what a call changes is restored, and its outputs are poisoned."""
+        """Prepares as before a candidate's call: what a call changes is restored, and its outputs are poisoned."""
         self._restore()
         if captured is not None:
             poison(self._outputs[id(captured)])

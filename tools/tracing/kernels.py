@@ -56,7 +56,7 @@ class Texts:
         return key
 
     def _package(self, file: str, module: str) -> str:
-        """Returns the package whose text a file is: none in the candidate's own folder, else that under site-packages."""
+        """Returns the package of a text: none in the candidate's own folder, else that under site-packages."""
         if file.startswith(str(Path(self._path).parent) + "/"):
             return ""
         for part in ("/site-packages/", "/dist-packages/"):

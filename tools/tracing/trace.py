@@ -181,7 +181,7 @@ class Trace(Strict):
     """What one model of one size asks for: building it, the first call, and every later call."""
 
     inputs: tuple[Json, ...] = ()
-    """As the problem gives them: {"t": number} or a plain value."""
+    """Inputs as the problem gives them: {"t": number} or a plain value."""
     later_inputs: tuple[Json, ...] = ()
     """The same for a later call: other tensors."""
     state: dict[str, int] = {}

@@ -37,9 +37,9 @@ from kernelwright.tools.tracing.trace import TRACE_VERSION, output_leaves
 
 MAX_OUTPUTS = 64
 MAX_SECONDS_FOR_MANY_CALLS, CALLS_WHEN_SLOW = 0.5, 5
-"""Where two calls take longer than this, so many are made instead of many."""
+"""Seconds of two calls above which only so many calls are made."""
 MAX_SECONDS_FOR_MORE_CALLS = 8.0
-"""Where two take longer than this (a network of tens of thousands of steps), no more are made."""
+"""Seconds of two calls above which no more are made (a network of tens of thousands of steps)."""
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:

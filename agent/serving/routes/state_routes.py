@@ -74,7 +74,7 @@ async def health(here: ContextDependency, response: Response) -> Health:
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=errors(401))
 async def metrics(client: Client, here: ContextDependency) -> Response:
-    """For Prometheus."""
+    """The metrics of the service, for Prometheus."""
     return Response(await run_sync(here.metrics.text, here.service), media_type="text/plain; version=0.0.4")
 
 

@@ -32,7 +32,7 @@ SMALL_SUBMISSION_CHARACTERS = 32 * 1024
 STREAM_SECONDS = 5
 """Until a client that has too many streams of events may ask for one again."""
 POSITION_SECONDS = 1.0
-"""Between two looks at the place of a verdict that waits."""
+"""Seconds between two looks at the place of a verdict that waits."""
 Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hex digits.")]
 RETRY = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}}
 

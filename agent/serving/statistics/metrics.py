@@ -52,7 +52,7 @@ class ServiceMetrics:
         self._unmade.labels(how).inc()
 
     def text(self, service: Service) -> bytes:
-        """In Prometheus' text format."""
+        """Writes the metrics in Prometheus' text format."""
         from prometheus_client import generate_latest
 
         alive = [judge for judge in service.pool.judges() if judge.alive]

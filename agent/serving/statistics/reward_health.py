@@ -52,7 +52,7 @@ class Groups(Message):
     """Rollouts of one prompt: flat where all have the same score."""
 
     groups: int = 0
-    """With at least two finished verdicts."""
+    """Groups with at least two finished verdicts."""
     flat: int = 0
     flat_wrong: int = 0
     flat_right: int = 0

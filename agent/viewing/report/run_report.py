@@ -83,7 +83,7 @@ def report_run(store: Store, name: str, against: str | None = None) -> RunReport
 
 
 def _attempts(store: Store, name: str) -> dict[str, Attempts]:
-    """By the label of policy and options; every problem of the run is in each."""
+    """Returns the attempts by the label of policy and options; every problem of the run is in each."""
     row = next((run for run in store.runs() if run.name == name), None)
     samples = read_samples(store, TrajectoryFilter(run=name)) if row else []
     if row is None or not samples:

@@ -69,7 +69,7 @@ class Sample(Value):
     judged_on: str = ""
     """cpu, or the GPU's name; empty where nothing was run."""
     speedup: float | None = None
-    """Over eager PyTorch, measured on a GPU; None where it was not."""
+    """The speedup over eager PyTorch, measured on a GPU; None where it was not."""
     milliseconds: float | None = None
     speed_of_light: float | None = None
     fault: str = ""

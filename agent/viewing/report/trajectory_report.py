@@ -231,7 +231,7 @@ def trajectory_markdown(report: TrajectoryReport) -> str:
 
 
 def _fenced(kind: str, text: str) -> list[str]:
-    """With a fence longer than any in the text."""
+    """Puts a text between fences longer than any in it."""
     fence = "```"
     while fence in text:
         fence += "`"

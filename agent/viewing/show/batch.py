@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 MAX_RUNS_SHOWN = 12
 """Runs at work that are shown."""
 LOG_INTERVAL_SECONDS = 30.0
-"""Between two lines of a log."""
+"""Seconds between two lines of a log."""
 PAUSING_POLL_SECONDS = 0.2
-"""Between two looks at whether a batch pauses, which is told at once."""
+"""Seconds between two looks at whether a batch pauses, which is shown at once."""
 PAUSING_MESSAGE = "pausing after what the judges and servers are at; Ctrl-C again leaves at once"
 """Shown from the first Ctrl-C on, until the runs are paused."""
 

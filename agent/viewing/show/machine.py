@@ -68,7 +68,7 @@ def _ncu(machine: Machine) -> str:
 
 
 def _targets(targets: tuple[OfflineTarget, ...]) -> Text:
-    """Those that kernels can be compiled for here; where there are none, why."""
+    """Shows the targets that kernels can be compiled for here; where there are none, why."""
     if targets and not any(target.available for target in targets):
         return Text(f"none: {targets[0].reason}", style=BAD)
     return _marks(targets)

@@ -160,5 +160,5 @@ class AdaptiveTable:
 
 
 def _longest_word(text: Text) -> int:
-    """In columns of the terminal."""
+    """Returns the length of the longest word, in columns of the terminal."""
     return max((Text(word).cell_len for word in text.plain.split()), default=0)

@@ -12,7 +12,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.sandbox import Kind, Zygote
 
 TRACE_TIMEOUT_SECONDS = 60.0
-"""For both sizes together."""
+"""Seconds for tracing both sizes together."""
 
 
 def trace_host_code(

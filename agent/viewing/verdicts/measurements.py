@@ -168,7 +168,7 @@ def speed_view(profile: ProfileResult) -> RenderableType:
 
 
 def _precision(profile: ProfileResult) -> Text | str:
-    """Shows the precision of the candidate and of what it is compared with: a speedup means little where they differ."""
+    """Shows the precision of the candidate and of what it is compared with: otherwise a speedup means little."""
     own, eager = profile.precision, profile.eager_precision
     if not own and not eager:
         return ""

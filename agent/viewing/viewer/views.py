@@ -41,7 +41,7 @@ class View(StrEnum):
     TURN = "turn"
     """The verdict in full, and the answer."""
     PROMPT = "prompt"
-    """As it was sent."""
+    """The prompt as it was sent."""
     CODE = "code"
     DIFF = "diff"
     """Against the parent."""

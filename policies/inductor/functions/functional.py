@@ -110,7 +110,7 @@ def _dropout(name: str) -> Any:
 
 def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
-    """As a two-dimensional one of height one."""
+    """Pools over one axis as over two of which the first has one element."""
     import torch
 
     def wide(one: int, value: Any) -> tuple[int, Any]:

@@ -20,7 +20,7 @@ from kernelwright.policies.inductor.tracing.loops import over_steps
 MAX_RANKED_ELEMENTS = 8192
 """Elements of a row that are ranked."""
 MAX_TAKEN_ONE_BY_ONE = 8
-"""So many of the largest are taken one after the other."""
+"""The largest k for which the k largest are taken one after the other."""
 
 
 def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:

@@ -213,7 +213,7 @@ class _Given(ast.NodeTransformer):
 
 
 LAST = "__last_of_"
-"""Before the name of a list: the name of its last element."""
+"""What is written before the name of a list to name its last element."""
 
 
 def _last_read(node: ast.AST) -> str:

@@ -55,7 +55,7 @@ class LoopForm(StrEnum):
     NESTED = "nested"
     """All stay loops, those inside others too."""
     SINGLE = "single"
-    """Those inside others are run as they are."""
+    """Loops inside others are run as they are."""
     UNROLLED = "unrolled"
     """All are run as they are."""
 
@@ -102,7 +102,7 @@ class Loops:
         return len(self._frames) > 1
 
     def begin(self, learning: bool) -> None:
-        """Before forward is run: to learn the bodies, and then to trace it."""
+        """Has to be called before forward is run, once to learn the bodies, and once to trace it."""
         self._frames, self.learning = [_Frame(())], learning
         if learning:
             self.bodies.clear()

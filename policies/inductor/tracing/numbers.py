@@ -56,7 +56,7 @@ def _extreme(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
 
 
 class _Standing(type):
-    """For a type of Python's in `isinstance`."""
+    """Stands for a type of Python's in `isinstance`."""
 
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, builtins.float)

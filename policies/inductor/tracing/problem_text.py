@@ -152,7 +152,7 @@ def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
 
 
 def _calls(node: ast.AST) -> list[ast.Call]:
-    """In the order of the text."""
+    """Yields the calls in the order of the text."""
     calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
     return sorted(calls, key=lambda n: (n.lineno, n.col_offset))
 

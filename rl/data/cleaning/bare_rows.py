@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
 
 MAX_ROW_SECONDS = 30.0
-"""For one row, all its kernels and targets."""
+"""Seconds for one row with all its kernels and targets."""
 _JIT = re.compile(r"^@(?:\w+\.)?jit\b", re.MULTILINE)
 _CODE = re.compile(r"\s|import \w|from [\w.]+ import\b|def \w|class \w|@\w|#|\w+ ?= ?\S|[\])}]")
 """How a line of a module begins."""

@@ -115,7 +115,7 @@ class Module:
         return head + "\n\n\n" + "\n\n\n".join(self._source(n) for n in parts) + "\n", ""
 
     def _source(self, node: ast.stmt) -> str:
-        """As it was written, decorators too."""
+        """Returns the source as it was written, with its decorators."""
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
         return textwrap.dedent("\n".join(self.text.splitlines()[first - 1 : node.end_lineno]))
 

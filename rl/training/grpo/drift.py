@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kernelwright.rl.training.grpo.rows import ScoredCompletion
 
 SAMPLE_SIZE_METRIC = "drift/effective_sample_size"
-"""As it is logged."""
+"""The name under which it is logged."""
 KL_METRIC = "drift/kl"
 """The name under which the KL divergence is logged."""
 WORN_EFFECTIVE_SAMPLE_SIZE = 0.3

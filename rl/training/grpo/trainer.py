@@ -108,7 +108,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
             return self._logps(self.model, inputs)
 
     def _correction(self, inputs: dict[str, Any]) -> torch.Tensor:
-        """As trl corrects for a sampler of its own (`GRPOTrainer._generate_and_score_completions`), by its own
+        """Corrects as trl does for a sampler of its own (`GRPOTrainer._generate_and_score_completions`), by its own
         settings.
         """
         mask = inputs["completion_mask"] * inputs["tool_mask"]

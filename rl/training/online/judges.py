@@ -74,7 +74,7 @@ class JudgePool:
         self._known: OrderedDict[tuple[str, str, str], PendingVerdict] = OrderedDict()
         self._folder = TemporaryDirectory(prefix="kernelwright-judges-")
         self._fallen: set[int] = set()
-        """Over which a judge was when one died."""
+        """Candidates that a judge was judging when it died."""
         self._barren = 0
         """Times in a row that judges died over nothing: they cannot begin."""
         self._asked = self._really = self._sent = 0

@@ -70,7 +70,7 @@ def measured(split: str, found: Round) -> HeldOutFigures:
 
 
 def compare(before: HeldOutFigures, after: HeldOutFigures) -> PairedComparison:
-    """Over the problems that both met."""
+    """Compares two measurements over the problems that both met."""
     both = sorted(set(before.by_problem) & set(after.by_problem))
     steps = [after.by_problem[hash] - before.by_problem[hash] for hash in both]
     low, high = interval(steps)

@@ -148,7 +148,7 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
 
 
 def refuse_engine(subject: Subject, options: OnlineOptions, world: int = 1) -> None:
-    """Before anything is started. Raises InputError and PolicyError."""
+    """Refuses an engine that cannot be used, before anything is started. Raises InputError and PolicyError."""
     if engine_of(subject, options, world).startswith(SERVER_PREFIX):
         open_served(subject, options, trains_adapters(subject, options)).close()
 

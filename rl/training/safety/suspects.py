@@ -14,7 +14,9 @@ from kernelwright.tools.report import Fault
 MAX_SHARE_OF_SPEED_OF_LIGHT = 0.98
 """The share of the speed of light from which on a candidate is suspect: nothing honest comes much closer."""
 SUSPICIOUS_SPEEDUP = 20.0
-"""Over eager PyTorch: possible for a long fused chain, and worth a look."""
+"""The speedup over eager PyTorch from which on a candidate is suspect: it is possible for a long fused chain, and worth
+a look.
+"""
 MIN_OWN_SHARE_OF_GPU_TIME = 0.3
 """The least share of GPU time in its own kernels that is not suspect."""
 

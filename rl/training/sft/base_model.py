@@ -57,7 +57,7 @@ class TrainingBase(NamedTuple):
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     name: str
-    """As it was given."""
+    """The name as it was given."""
 
 
 def is_new(base: str) -> bool:

@@ -72,7 +72,7 @@ def card(options: Options, trained: FineTuned, command: str) -> str:
 
 
 def _named(options: Options) -> str:
-    """As commands name it: an adapter with what it was made for."""
+    """Returns the name that commands know it by; of an adapter also what it was made for."""
     if PRESETS[options.preset].lora is None:
         return f"--policy transformers:{options.output}"
     return f"--policy transformers:{options.base} --adapter {options.output}"

@@ -64,7 +64,7 @@ def _drawn(
 
 
 def _different(rows: Generator[T], count: int) -> Iterator[T]:
-    """Those of the first `count` different ids."""
+    """Returns rows with the first `count` different ids."""
     seen: set[str] = set()
     try:
         for row in rows if count else ():
@@ -84,7 +84,7 @@ _writing: tuple[LightTokenizer, RowSelection]
 
 
 def _begin(tokenizer: LightTokenizer, choice: RowSelection) -> None:
-    """As many processes as cores: each tokenizes in one thread."""
+    """Starts as many processes as there are cores: each tokenizes in one thread."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     global _writing
     _writing = tokenizer, choice

@@ -89,7 +89,7 @@ class EncodedRow(NamedTuple):
     id: str
     kind: Kind
     label: str
-    """Under which it is counted."""
+    """The label under which it is counted."""
     prompt: Sequence[int] = ()
     answer: Sequence[int] = ()
     """Its end is not among them. Empty where the row is left out."""

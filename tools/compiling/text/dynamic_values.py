@@ -21,7 +21,7 @@ _PREFIX = "__kernelwright_"
 
 
 class Rewriter(ast.NodeTransformer):
-    """Over one kernel's checked definition."""
+    """Rewrites one kernel's checked definition."""
 
     def __init__(self, names: Mapping[str, Json], bound: frozenset[str]) -> None:
         """names: what the kernel's names stand for. bound: names that it binds itself."""

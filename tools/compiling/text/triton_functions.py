@@ -54,7 +54,7 @@ def _compiled_code(tree: ast.Module, line: int, path: str) -> Any:
 
 
 def _rewritten(tree: ast.Module, world: dict[str, Any]) -> ast.Module:
-    """As Triton's interpreter rewrites kernels, with only those of its names that the rewriting put in (stock
+    """Rewrites a kernel as Triton's interpreter does, with only those of its names that the rewriting put in (stock
     Triton lends a kernel its whole module).
     """
     from triton.runtime import interpreter

@@ -16,7 +16,9 @@ from kernelwright.tools.tracing.trace import Choice, Step
 CALLS_PER_ALTERNATIVE = 3
 """Calls an alternative, the first of which is not counted."""
 _NOT_LAUNCHED = (Fault.RESOURCES, Fault.COMPILE)
-"""As in Triton's autotuner, a configuration that the GPU has no room for is no failure."""
+"""Faults of a configuration that is left out, as Triton's autotuner leaves it out: the GPU has too few resources for
+it.
+"""
 
 TimedCall = Callable[[Mapping[int, int], StepTimes], None]
 """Runs one call with an alternative for each choice, its steps timed, and waits for the device."""

@@ -156,7 +156,7 @@ class LoadedKernel:
         """Parameters of the binary; None where the driver is older than CUDA 12.4."""
 
     def _allow_shared(self, device: int) -> None:
-        """As Triton does: everything that the device has beside the kernel's static shared memory."""
+        """Allows, as Triton does, all the shared memory that the device has beside the kernel's static one."""
         most = max_shared_bytes(device)
         if self.shape.shared <= STATIC_SHARED_BYTES or most <= STATIC_SHARED_BYTES:
             return

@@ -74,7 +74,7 @@ class Arena:
 
 
 def _reserve(size: int) -> mmap.mmap:
-    """As much as the limit on the address space allows."""
+    """Reserves as much as the limit on the address space allows."""
     while True:
         try:
             return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)

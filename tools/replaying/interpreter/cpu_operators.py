@@ -75,4 +75,4 @@ STAND_INS: dict[str, Callable[..., Any]] = {
     "_scaled_dot_product_efficient_attention": _efficient,
     "_scaled_dot_product_cudnn_attention": _cudnn,
 }
-"""By the operator's name."""
+"""Operators that stand in for those without a CPU implementation, by the operator's name."""

@@ -97,7 +97,7 @@ class TensorTable(dict[int, Any]):
         self.recount()
 
     def recount(self) -> None:
-        """To be called after a storage has changed its size or its place."""
+        """Has to be called after a storage has changed its size or its place."""
         self._places = {number: _storage(tensor) for number, tensor in self.items()}
         self._holders = Counter(filter(None, self._places.values()))
         self._extents = None
@@ -122,12 +122,12 @@ class TensorTable(dict[int, Any]):
         super().__delitem__(number)
 
     def pop(self, number: int, *default: Any) -> Any:
-        """As a dict's."""
+        """Works as that of a dict."""
         self._forget(number)
         return super().pop(number, *default)
 
     def update(self, *others: Any, **named: Any) -> None:
-        """As a dict's."""
+        """Works as that of a dict."""
         super().update(*others, **named)
         self.recount()
 

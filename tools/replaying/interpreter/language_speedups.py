@@ -313,4 +313,4 @@ def check_types_at_once() -> None:
 SPEEDUP_PATCHES = (
     remember_shapes, unwrap_sooner, make_handles_sooner, remember_types, broadcast_by_type, check_types_at_once,
 )  # fmt: skip
-"""Before the language is patched."""
+"""Changes that are made before the language is patched."""

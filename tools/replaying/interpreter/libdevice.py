@@ -24,7 +24,7 @@ SAME_NAME = """
     abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh exp exp2 expm1 floor fmax fmin fmod hypot
     isinf isnan log log10 log1p log2 rint signbit sin sinh sqrt tan tanh trunc
 """
-"""Which numpy has under the same name, or under the name that `ALIASES` gives."""
+"""Functions that NumPy has under the same name, or under the name that `ALIASES` gives."""
 
 ALIASES = {
     "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2",

@@ -30,8 +30,8 @@ POISON_BYTE = 0xFF
 
 
 def warm() -> None:
-    """To be called in the zygote: imports the service, changes the interpreter, and interprets one kernel. Leaves no
-    thread behind.
+    """Has to be called in the zygote: imports the service, changes the interpreter, and interprets one kernel. Leaves
+    no thread behind.
     """
     import importlib
 

@@ -95,7 +95,7 @@ class Races:
 
     # ------------------------------------------------------------------ memory
     def before_write(self, storage: int, size: int) -> None:
-        """To be called before the first write to a storage, and may be called before any."""
+        """Has to be called before the first write to a storage, and may be called before any."""
         if storage not in self._shadows:
             start = self._extents.starts[storage]
             self._shadows[storage] = Shadow(start, self._extents.ends[storage] - start, size)
@@ -167,7 +167,7 @@ class Races:
 
     # ------------------------------------------------------------------ order
     def wait(self) -> None:
-        """Before an atomic operation or a volatile load: a program that runs alone may not wait for ever."""
+        """Is called before an atomic operation or a volatile load: a program that runs alone may not wait for ever."""
         self.now.waits += 1
         if not self._interleaved and self.now.waits > MAX_SPINS:
             raise NeedsInterleaving

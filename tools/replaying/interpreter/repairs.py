@@ -15,7 +15,9 @@ PARTS: dict[str, tuple[tuple[int, int], ...]] = {
     "bf16x3": ((1, 0), (0, 1)),
     "bf16x6": ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1)),
 }
-"""Which of three bf16 parts of two fp32 operands are multiplied, beside the largest two (Triton's F32DotTC pass)."""
+"""Those of the three bf16 parts of two fp32 operands that are multiplied, beside the largest two (Triton's F32DotTC
+pass).
+"""
 
 
 def repair_dot() -> None:

@@ -50,7 +50,7 @@ def _send(number: int, pids: Iterable[int]) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    """By /proc/PID/task/*/children, which a kernel may lack (CONFIG_PROC_CHILDREN): then by everybody's parent."""
+    """Reads /proc/PID/task/*/children, which a kernel may lack (CONFIG_PROC_CHILDREN); then everybody's parent."""
     try:
         texts = [Path(task, "children").read_text() for task in os.scandir(f"/proc/{pid}/task")]
     except (FileNotFoundError, ProcessLookupError):

@@ -139,7 +139,7 @@ def lay_at(tensor: Any, other: Any) -> None:
 
 
 def _address(tensor: Any) -> int:
-    """As on a GPU: storages begin at multiples of 256 bytes, and a view at its offset."""
+    """Returns the address as on a GPU: storages begin at multiples of 256 bytes, and a view at its offset."""
     storage = tensor.untyped_storage()._cdata
     return (_laid.get(storage, storage) << 8) + int(tensor.storage_offset()) * tensor.dtype.itemsize
 

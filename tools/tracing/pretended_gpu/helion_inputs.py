@@ -14,7 +14,7 @@ NOT_TUNED = "Helion's autotuner needs a GPU and data: kernels without a configur
 
 
 def choose_default_configurations() -> None:
-    """Before a candidate is imported: Helion takes its default configuration where a kernel names none."""
+    """Is called before a candidate is imported: Helion takes its default configuration where a kernel names none."""
     os.environ.setdefault("HELION_AUTOTUNE_EFFORT", "none")
 
 

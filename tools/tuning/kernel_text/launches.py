@@ -36,7 +36,7 @@ class GridDivision:
 
 
 def launches_of(tree: ast.Module, kernels: dict[str, KernelSyntax], scopes: Scopes) -> list[LaunchSyntax]:
-    """In the order of the text."""
+    """Yields the launches in the order of the text."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):

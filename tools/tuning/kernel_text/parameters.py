@@ -43,7 +43,7 @@ class Parameter(Value):
     """`kernel.BLOCK_M`; of several kernels the first one's."""
     role: Role
     start: Setting
-    """As the file has it; Triton's default where nothing is written."""
+    """The value that the file has; Triton's default where nothing is written."""
     values: tuple[Setting, ...]
     """The legal ones in ascending order, the start among them."""
     sites: tuple[Site, ...]

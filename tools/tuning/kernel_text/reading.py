@@ -27,7 +27,7 @@ class TunableFile:
     """A file, and what of it can be changed."""
 
     source: str
-    """With one configuration in each autotune list; the user's own text where it has no such list."""
+    """The source with one configuration in each autotune list; the user's own text where it has no such list."""
     space: Space
     starts: list[dict[str, Setting]] = field(default_factory=list)
     """Configurations that the file's autotune lists name, the first of them in the text."""
@@ -71,7 +71,7 @@ class _Reader:
         self._launches = launches_of(self._tree, self._kernels, self._scopes)
         self._lists = {one.kernel: one for one in lists_of(self._tree, self._scopes)}
         self._groups: dict[int, _Group] = {}
-        """By the identity of the number's node."""
+        """Groups by the identity of the number's node."""
         self._refused: list[FixedNumber] = []
 
     def space(self) -> Space:

@@ -163,7 +163,7 @@ def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
 
 
 def _without_overlaps(starts: list[int], length: int) -> list[int]:
-    """Those that do not overlap, from the first on."""
+    """Returns places that do not overlap, from the first on."""
     found: list[int] = []
     for start in starts:
         if not found or start >= found[-1] + length:

@@ -108,7 +108,7 @@ def _first(sketch: Sketch) -> Step:
 
 
 def _named(sketch: Sketch, op: Op, a: str, b: str) -> Step:
-    """With its constants as arguments: of forward at times, of the model mostly."""
+    """Returns the chain with its constants as arguments: of forward at times, of the model mostly."""
     called = sketch.pick(op.constant.split())
     if not op.bound and sketch.chance(0.15):
         name = sketch.free(sketch.pick(("s", "alpha", called)))
@@ -126,7 +126,7 @@ def _named(sketch: Sketch, op: Op, a: str, b: str) -> Step:
 
 
 def _learned(sketch: Sketch, op: Op, name: str, value: str) -> Step:
-    """With its constant as a parameter of one number."""
+    """Returns the chain with its constant as a parameter of one number."""
     if sketch.chance(0.5):
         sketch.argument(name, value, keep=False)
         sketch.module(name, f"nn.Parameter(torch.tensor({name}))")

@@ -125,6 +125,6 @@ BINARY: tuple[Op, ...] = (
     _op("divide_by_magnitude", "{x} / (1.0 + tl.abs({y}))", "{x} / (1.0 + torch.abs({y}))", weight=0.6),
     _op("gate", "{x} * tl.sigmoid({y})", "{x} * torch.sigmoid({y})"),
 )  # fmt: skip
-"""With a second tensor or a parameter."""
+"""Operations with a second tensor or a parameter."""
 
 OPERATIONS = {op.name: op for op in (*ACTIVATIONS, *ARITHMETIC, *BINARY)}

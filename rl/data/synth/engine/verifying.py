@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GENERATED_LICENCE = "Apache-2.0"
 FAULTS_OF_THE_MACHINE = frozenset({Fault.TIMEOUT, Fault.MEMORY})
-"""Which a busy machine may cause: neither kept nor learnt from."""
+"""Faults that a busy machine may cause: rows with one are neither kept nor learnt from."""
 
 
 class TaskOutcome(Value):

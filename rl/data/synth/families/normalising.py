@@ -97,7 +97,7 @@ def _layer(walk: AxisKernel) -> str:
 
 
 def _rms_of_layer(sketch: Sketch, dim: str) -> None:
-    """With eps, and often the number of features, as arguments of the model."""
+    """RMS norms with eps, and often the number of features, as arguments of the model."""
     if sketch.chance(0.6) and not sketch.takes("num_features"):
         size = sketch.shape[1] if dim == "1" else sketch.shape[-1]
         if size:

@@ -162,11 +162,11 @@ REDUCTIONS = (
 OVER_SEVERAL_AXES = tuple(
     r for name in ("mean", "sum", "max", "min", "logsumexp") for r in REDUCTIONS if r.name == name
 )
-"""Which take several axes."""
+"""Reductions that take several axes."""
 PER_SAMPLE_SHARE = 0.3
 """The share of training's reductions over several axes that leave one number a sample."""
 NEVER_DRAWN_ALONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
-"""Which no benchmark asks for alone."""
+"""Reductions that no benchmark asks for alone."""
 
 
 def reduction(sketch: Sketch, depth: int) -> Program:

@@ -21,7 +21,7 @@ from kernelwright.tools.replaying.interpreter.races import MAX_SPINS, NeedsInter
 MAX_REMEMBERED_READS = 8 << 20
 """Addresses that were read and are remembered."""
 SEVERAL_READERS = -2
-"""For a reader: more than one program."""
+"""Stands for more than one program that reads."""
 
 
 class CannotRunTogether(BaseException):
@@ -52,7 +52,7 @@ class BatchGuard(Guard):
     _waits: int = 0
 
     def load(self, addresses: Any, mask: Any, other: Any, dtype: Any, volatile: bool) -> Any:
-        """As `Guard.load`, of one program or of several."""
+        """Does what `Guard.load` does, for one program or for several."""
         if volatile:
             self._meets()
         loaded = super().load(addresses, mask, other, dtype, False)
@@ -60,7 +60,7 @@ class BatchGuard(Guard):
         return loaded
 
     def store(self, addresses: Any, values: Any, mask: Any) -> None:
-        """As `Guard.store`. Raises CannotRunTogether where another program wrote there."""
+        """Does what `Guard.store` does. Raises CannotRunTogether where another program wrote there."""
         active = addresses[mask]
         if not active.size:
             return
@@ -79,7 +79,7 @@ class BatchGuard(Guard):
         super().store(addresses, values, mask)
 
     def atomic(self, addresses: Any, mask: Any | None, size: int, operation: Callable[[], Any]) -> Any:
-        """As `Guard.atomic`: programs that meet so run one after the other, later."""
+        """Does what `Guard.atomic` does. Programs that meet so run one after the other, later."""
         active = addresses.reshape(-1) if mask is None else addresses[mask]
         if not active.size:
             return operation()

@@ -123,7 +123,7 @@ def _astype(dtype: Any) -> Arrays:
 
 
 def _ways(kind: int, function: Any, handles: Sequence[Any], kept: Any) -> tuple[Arrays, ...]:
-    """As the operation may be done on arrays; its own function first."""
+    """Yields the ways in which an operation may be done on arrays, its own function first."""
     if kind == 0 and len(handles) == 1:
         return (_astype(kept),)
     if kind != len(handles) or (kind == 2 and all(h.data.dtype == np.bool_ for h in handles)):

@@ -51,11 +51,11 @@ class Programs:
         return max(1, most // self._bytes) if self._bytes else 1
 
     def served(self, programs: int) -> None:
-        """So many programs were replayed from the record."""
+        """Notes that so many programs were replayed from the record."""
         self._hits += programs
 
     def begin(self, count: int) -> bool:
-        """Before a launch of so many programs: whether `run` is to be used in it."""
+        """Is called before a launch of so many programs; says whether `run` is to be used in it."""
         self._launches += 1
         return not self._given_up and (self._root is not None or count >= MIN_PROGRAMS_TO_RECORD or self._launches > 1)
 

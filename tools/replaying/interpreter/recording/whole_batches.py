@@ -127,7 +127,7 @@ def of_pure(
 
 
 _agreed: dict[Any, int | None] = {}
-"""Which way was found to agree, for operations of one form."""
+"""The way that was found to agree, for operations of one form."""
 MAX_FORMS = 10_000
 
 
