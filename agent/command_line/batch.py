@@ -126,7 +126,7 @@ def _say_skipped(names: list[str]) -> None:
 
     for folder in (Path(name) for name in names if name not in SUITE_NAMES and Path(name).is_dir()):
         if skipped := files_without_model(folder):
-            typer.echo(f"skipped, for they define no Model: {', '.join(map(str, skipped))}", err=True)
+            typer.echo(f"skipped, since they define no Model: {', '.join(map(str, skipped))}", err=True)
         for reason in unreadable(folder):
             typer.echo(f"skipped: {reason}", err=True)
 

@@ -130,13 +130,20 @@ def _folder(path: Path) -> list[Problem]:
         if problems := [found for found in map(_readable, described) if isinstance(found, Problem)]:
             return problems
         raise ProblemError(str(_readable(described[0])))
-    files = sorted(f for f in path.glob("*.py") if not f.name.startswith("_")) if path.is_dir() else []
+    files = _python_files(path)
     if not files:
         raise ProblemError(f"{path} holds no problems: give a folder of .py files in KernelBench form")
-    problems = [read_problem(file) for file in files if _defines_model(file)]
-    if not problems:
-        raise ProblemError(f"no file of {path} defines `Model`: give a folder of .py files in KernelBench form")
-    return problems
+    read = [_readable(file) for file in files if _defines_model(file)]
+    if problems := [found for found in read if isinstance(found, Problem)]:
+        return problems
+    if read:
+        raise ProblemError(str(read[0]))
+    raise ProblemError(f"no file of {path} defines `Model`: give a folder of .py files in KernelBench form")
+
+
+def _python_files(folder: Path) -> list[Path]:
+    """The Python files of a folder that may be problems, by name; hidden ones and those that begin with `_` are not."""
+    return sorted(f for f in folder.glob("*.py") if not f.name.startswith(("_", "."))) if folder.is_dir() else []
 
 
 def _described(path: Path) -> list[Path]:
@@ -152,13 +159,14 @@ def _readable(path: Path) -> Problem | ProblemError:
 
 
 def unreadable(folder: Path) -> list[str]:
-    """Why definitions and tasks of a folder are no problems, a line each: a suite leaves them out."""
-    return [str(found) for found in map(_readable, _described(folder)) if isinstance(found, ProblemError)]
+    """Why definitions, tasks and Python files of a folder cannot be read, a line each: a suite leaves them out."""
+    files = _described(folder) or [file for file in _python_files(folder) if _defines_model(file)]
+    return [str(found) for found in map(_readable, files) if isinstance(found, ProblemError)]
 
 
 def files_without_model(folder: Path) -> list[Path]:
     """The Python files of a folder that define no class `Model`: they are no problems, and a suite leaves them out."""
-    return [file for file in sorted(folder.glob("*.py")) if not file.name.startswith("_") and not _defines_model(file)]
+    return [file for file in _python_files(folder) if not _defines_model(file)]
 
 
 def _defines_model(file: Path) -> bool:

@@ -58,7 +58,7 @@ def prune(
 def _weights(
     file: TunableFile, space: Space, names: Sequence[tuple[str, ...]], score: Score
 ) -> dict[tuple[str, ...], float]:
-    """Returns each group's share of the configurations: that of its kernels in the model's cycles; 0 below the least."""
+    """Returns each group's share of the configurations: that of its kernels in the model's cycles, or 0."""
     found = score(file.source)
     cycles = dict.fromkeys(names, 0.0)
     for own in names:

@@ -160,9 +160,11 @@ def _constant(s: Sample, exact: Tensor) -> FoundPattern | None:
             "scale, 1/sqrt(d)).",
         )
     if _are_about_equal(gap) and not _are_about_equal(s.want):
+        added = float(gap.median())
+        sign = "minus" if added < 0 else "plus"
         return (
             Pattern.SHIFTED,
-            f"The output is the reference plus {float(gap.median()):.6g}: a missing or doubled constant term.",
+            f"The output is the reference {sign} {abs(added):.6g}: a missing or doubled constant term.",
         )
     groups = ((s.index // columns, "each row", "row"), (s.index % columns, "each column", "column"))
     for group, name, word in groups:

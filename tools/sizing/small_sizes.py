@@ -21,6 +21,7 @@ MAX_RUN_FOR_REAL = (1 << 25, 2_000_000_000)
 """Elements and operations up to which a reference that stays too large is run for real."""
 MAX_INTERPRETED_WEIGHTS = 1 << 22
 """Elements of weights up to which a reference is interpreted whose inputs and operations are few."""
+OWN_SIZES_ARE_SMALL = "at the problem's own sizes, which are small enough to be interpreted"
 GOAL_FACTORS = (1, 2, 4)
 """Larger goals where the outputs come out flat: a norm over one element, a softmax over one column."""
 
@@ -112,7 +113,7 @@ def _described(problem: Problem, sizes: dict[str, int], weight: Weight, note: st
     if not fits(weight):
         notes.append(_why_too_large(problem, sizes, weight))
     elif not sizes:
-        notes.append("small already")
+        notes.append(OWN_SIZES_ARE_SMALL)
     how = SizesOrigin.SEARCHED if sizes else SizesOrigin.UNCHANGED
     return SmallSizes(sizes=sizes, how=how, note="; ".join(notes), fits=fits(weight) or _heavy_by_weights(weight))
 
@@ -149,7 +150,7 @@ def _as_it_is(problem: Problem) -> SmallSizes | None:
         finite, flat = _look(run_once(problem))
     except Exception:
         return None
-    note = "small already" if finite else "small already; the outputs are not finite at these sizes"
+    note = OWN_SIZES_ARE_SMALL if finite else f"{OWN_SIZES_ARE_SMALL}; the outputs are not finite at these sizes"
     return SmallSizes(sizes={}, how=SizesOrigin.UNCHANGED, note=note, flat=flat)
 
 

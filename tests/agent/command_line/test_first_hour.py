@@ -15,6 +15,7 @@ from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import files_without_model, load_suite
 from kernelwright.policies.base import PolicyUnavailable
 from kernelwright.store.database import Store
+from kernelwright.tools.problem import ProblemError
 
 MODEL = """
 import torch
@@ -122,6 +123,31 @@ def test_a_folder_leaves_out_files_without_a_model_and_names_them(tmp_path):
     (tmp_path / "kernel.py").write_text("class ModelNew: ...\n")
     assert [problem.name for problem in load_suite(str(tmp_path))] == ["double.py"]
     assert files_without_model(tmp_path) == [tmp_path / "kernel.py"]
+
+
+def test_a_folder_of_mixed_files_gives_its_problems_and_says_what_is_wrong_with_each_other_file(tmp_path, capsys):
+    (tmp_path / "double.py").write_text(MODEL)
+    (tmp_path / ".hidden.py").write_text(MODEL)
+    (tmp_path / "binary.py").write_bytes(b"\x00\x01\xff")
+    (tmp_path / "broken.py").write_text("def (")
+    (tmp_path / "dangling.py").symlink_to(tmp_path / "nowhere.py")
+    (tmp_path / "kernel.py").write_text("class ModelNew: ...\n")
+    assert [problem.name for problem in load_suite(str(tmp_path))] == ["double.py"]
+    command = ["batch", str(tmp_path), "--policy", "scripted:none.md", "--device", "cpu"]
+    with pytest.raises(SystemExit):
+        main(command)  # no such script: what is skipped is said before
+    said = capsys.readouterr().err
+    assert f"skipped, since they define no Model: {tmp_path / 'kernel.py'}\n" in said
+    assert "binary.py is not UTF-8 text" in said
+    assert "broken.py: the reference is not Python at line 1" in said
+    assert "dangling.py" in said
+    assert ".hidden.py" not in said
+
+
+def test_a_folder_of_which_no_file_can_be_read_says_why(tmp_path):
+    (tmp_path / "broken.py").write_text("def (")
+    with pytest.raises(ProblemError, match="the reference is not Python at line 1"):
+        load_suite(str(tmp_path))
 
 
 def test_one_kernel_is_no_draft_of_several_problems(refused, tmp_path):

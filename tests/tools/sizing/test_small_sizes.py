@@ -9,7 +9,7 @@ from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import DryRunFailed, run_once, weigh
 from kernelwright.tools.sizing.size_search import MAX_SHRUNK_ELEMENTS, MAX_SHRUNK_OPERATIONS
-from kernelwright.tools.sizing.small_sizes import SizesOrigin, shrink
+from kernelwright.tools.sizing.small_sizes import OWN_SIZES_ARE_SMALL, SizesOrigin, shrink
 
 MODEL = """
 import torch
@@ -156,7 +156,7 @@ def test_a_reference_with_its_own_cpu_sizes_keeps_them():
 
 def test_a_small_problem_is_left_as_it_is():
     found = shrink(written("rows = 3\ncolumns = 40", "x + 1", "torch.rand(rows, columns)"))
-    assert (found.sizes, found.how, found.note, found.fits) == ({}, SizesOrigin.UNCHANGED, "small already", True)
+    assert (found.sizes, found.how, found.note, found.fits) == ({}, SizesOrigin.UNCHANGED, OWN_SIZES_ARE_SMALL, True)
 
 
 def test_kernel_sizes_and_strides_are_never_touched():
