@@ -35,7 +35,7 @@ MAX_OUTPUTS = 64
 Message = dict[str, Any]
 
 
-class Machine(Protocol):
+class ReplayDevice(Protocol):
     """What differs between a replaying process on a CPU and one on a GPU: `OnCpu` and `OnGpu`."""
 
     def open(self, traced: Traced, binaries: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ def serve(channel: Channel, payload: Message) -> None:
     context.
     """
     device = str(payload["device"])
-    machine: Machine
+    machine: ReplayDevice
     if device == "cpu":
         from kernelwright.tools.replaying.interpreter.process import OnCpu
 
@@ -89,7 +89,7 @@ def serve(channel: Channel, payload: Message) -> None:
 class Service:
     """One process's life."""
 
-    def __init__(self, channel: Channel, device: str, machine: Machine) -> None:
+    def __init__(self, channel: Channel, device: str, machine: ReplayDevice) -> None:
         self._channel, self._device, self._machine = channel, device, machine
         self._mapped = Mapped()
         self._traced = Traced()
