@@ -26,6 +26,7 @@ from kernelwright.tools.compiling.text.kernel_text import place as place_in_text
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
+from kernelwright.tools.sandbox.run_queue import TimeLeft
 from kernelwright.tools.tracing.trace import Function, Kernel, Traced
 
 WORKER_ENTRY = "kernelwright.tools.compiling.worker:serve"
@@ -160,11 +161,14 @@ class _Job:
     def run(self, wanted: Mapping[str, str]) -> dict[str, CompileOutcome]:
         """wanted: address -> key of a kernel. The outcomes by address."""
         done: dict[str, CompileOutcome] = {}
+        seconds = self.deadline - time.monotonic()
         while left := {a: k for a, k in wanted.items() if a not in done}:
-            if time.monotonic() > self.deadline:
+            if seconds <= 0:
                 return done | {a: self._late(k, 0.0) for a, k in left.items()}
             with self._zygote.start(WORKER_ENTRY, self._payload(left)) as process:
-                self._listen(process, left, done)
+                allowed = TimeLeft(process, seconds)
+                self._listen(process, allowed, left, done)
+                seconds = allowed.left
         return done
 
     def _payload(self, left: Mapping[str, str]) -> dict[str, object]:
@@ -177,7 +181,9 @@ class _Job:
             "texts": [t for t in self.texts if t in TEXTS],
         }
 
-    def _listen(self, process: Process, left: Mapping[str, str], done: dict[str, CompileOutcome]) -> None:
+    def _listen(
+        self, process: Process, allowed: TimeLeft, left: Mapping[str, str], done: dict[str, CompileOutcome]
+    ) -> None:
         """Takes outcomes until the process is done.
 
         What ends it early becomes the outcome of the kernel that it was at.
@@ -186,8 +192,7 @@ class _Job:
         ended: CompileOutcome | None = None
         while ended is None and any(a not in done for a in left):
             try:
-                limit = min(begun + self._kernel_seconds, self.deadline)
-                message = process.receive(max(limit - time.monotonic(), 0.01))
+                message = allowed.receive(begun + self._kernel_seconds - time.monotonic())
                 if "begun" in message and message["begun"] in left:
                     at, begun = message["begun"], time.monotonic()
                 elif message["made"] == at and at not in done:

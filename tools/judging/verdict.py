@@ -52,7 +52,7 @@ class Verdict:
     ) -> None:
         self._judge, self._candidate = judge, candidate
         self._seed, self._rules, self._binaries, self._progress = seed, rules, binaries, progress
-        self._begun = time.monotonic()
+        self._begun, self._spent_before = time.monotonic(), judge.replayer.spent
         self._evidence = Evidence()
         self._tried: list[Tried] = []
         self._needs_gpu = ""
@@ -62,7 +62,8 @@ class Verdict:
         """What is to be done about a reference that is random; empty where none was seen."""
 
     def _left(self) -> float:
-        return max(self._rules.seconds - (time.monotonic() - self._begun), 0.05)
+        """Seconds that replays of this candidate may still take; what the judge itself does does not count."""
+        return max(self._rules.seconds - (self._judge.replayer.spent - self._spent_before), 0.05)
 
     def run(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
         """The first failure, or None. Raises ProblemError where what differs is the random numbers of the reference."""

@@ -107,6 +107,8 @@ EXACT_OPERATORS = frozenset(
     ]
 )
 """They pick, compare and cut values, and round none: what any two ways of working them out agree on bit for bit."""
+SEARCHES = frozenset({"bucketize", "searchsorted"})
+"""They ask for a sorted operand."""
 HOST_READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
 FREE_OPERATORS = frozenset(
     {
@@ -149,6 +151,8 @@ class Counted(NamedTuple):
     operations: int
     rounds: bool
     """Whether some operator may have rounded."""
+    searches: bool = False
+    """Whether some operator asked for a sorted operand."""
 
 
 @without_dynamo
@@ -156,13 +160,14 @@ class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.total = 0
-        self.rounds = False
+        self.rounds = self.searches = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if not moves(func) and name not in HOST_READS:
             self.total += operations(func, args, kwargs or {}, made)
+        self.searches |= name in SEARCHES
         self.rounds |= name in ("_to_copy", "copy_") or not (moves(func) or name.removesuffix("_") in EXACT_OPERATORS)
         return made
 
@@ -171,4 +176,4 @@ def count_operations(call: Callable[[], object]) -> Counted:
     """The operations that `call` asks of torch, each operator counted as a candidate's own are."""
     with _Counter() as counter:
         call()
-    return Counted(counter.total, counter.rounds)
+    return Counted(counter.total, counter.rounds, counter.searches)

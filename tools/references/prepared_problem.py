@@ -17,7 +17,14 @@ from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges, perturb_weights
+from kernelwright.tools.references.input_distributions import (
+    Draw,
+    apply,
+    ascending,
+    keep_edges,
+    perturb_weights,
+    sort_again,
+)
 from kernelwright.tools.references.large_integers import enlarge_integers, may_be_enlarged
 from kernelwright.tools.references.reference import Reference, double, doubled
 from kernelwright.tools.report import InfrastructureError
@@ -105,6 +112,8 @@ class PreparedProblem:
     """Operations that the reference asks of torch in one call; counted on a CPU only."""
     rounds: bool = True
     """Whether some operator of it may round: without one, another way to work it out has no reason to differ."""
+    searches: bool = False
+    """Whether it searches in what has to be sorted: inputs that are so stay so in every draw."""
     notes: list[str] = field(default_factory=list)
     perturbed: Any = None
     """The reference with moved weights, once somebody asked for it."""
@@ -159,6 +168,8 @@ def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedPr
     prepared.aliases = tuple(_input_of(o, inputs) for o in outputs)
     if like is None:
         _find_random_outputs(prepared, before, outputs)
+    else:
+        prepared.searches = like.searches
     if _is_large(device, [*before, *outputs]):
         prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")
         return prepared
@@ -195,7 +206,7 @@ def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: l
     found: list[list[Any]] = []
     try:
         counted = count_operations(lambda: found.append(run(2)))
-        prepared.rounds = counted.rounds
+        prepared.rounds, prepared.searches = counted.rounds, counted.searches
         if prepared.reference.device == "cpu":
             prepared.operations = counted.operations
         moved = _differing(outputs, found[0])
@@ -274,11 +285,13 @@ def expect(
 
     reference, chosen = prepared.reference, model if model is not None else prepared.model
     inputs = reference.inputs(seed)
+    in_order = ascending(inputs) if prepared.searches else ()
     apply(draw, inputs, numbers)
     if draw is Draw.LARGE and not any(True for _ in chosen.state_dict()) and may_be_enlarged(reference, chosen, inputs):
         enlarge_integers(inputs)
     if edges is not None:
         keep_edges(inputs, edges)
+    sort_again(inputs, in_order)
     rng = seed & 0x7FFFFFFF
     worked = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
     found = Expected(inputs, [], None, rng, chosen, str(draw))

@@ -8,7 +8,6 @@ then replaced, and the next `open` works.
 from __future__ import annotations
 
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from kernelwright.tools.replaying.messages import (
 )
 from kernelwright.tools.report import Failed, Failure, Fault, InfrastructureError, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
+from kernelwright.tools.sandbox.run_queue import TimeLeft
 from kernelwright.tools.tracing.trace import Json, Traced
 
 SERVICE_ENTRY = "kernelwright.tools.replaying.service:serve"
@@ -121,7 +121,10 @@ class Replayer:
         self._calls: list[_Exchange] = []
         """On a GPU, what the trace that is open was opened with, and its last call; before a later call the first."""
         self._on_gpu, self._one_by_one = device != "cpu", False
-        self._until, self._budget = 0.0, 0.0
+        self._time: TimeLeft | None = None
+        self._budget = 0.0
+        self.spent = 0.0
+        """Seconds that answers have taken since it was made, without those in which no processor was there."""
         self._opened = False
         self._prepares = False
         self._seed = 0
@@ -140,9 +143,9 @@ class Replayer:
         trace = traced.traces[index]
         if trace is None:
             raise ValueError(f"there is no trace {index}")
-        self._until, self._budget, self._opened = time.monotonic() + seconds, seconds, False
-        self._seed = seed
+        self._opened, self._seed = False, seed
         self._start()
+        self._allow(seconds)
         message = {"traced": trace_as_text(traced, trace), "seed": seed, "state": {n: s.spec for n, s in state.items()}}
         if binaries is not None:
             message["binaries"] = binaries_of(traced, trace, binaries)
@@ -202,12 +205,12 @@ class Replayer:
         InfrastructureError.
         """
         self._check_open()
-        until, budget = self._until, self._budget
-        self._until, self._budget = time.monotonic() + seconds, seconds
+        allowed = self._time, self._budget
+        self._allow(seconds)
         try:
             return self._asked(message, shared, str(message["do"]).replace("_", " "))
         finally:
-            self._until, self._budget = until, budget
+            self._time, self._budget = allowed
 
     def forget(self) -> None:
         """Has the process unmap all memory of the judge, which may then be given back to the system. The trace is
@@ -218,7 +221,7 @@ class Replayer:
 
     def _lets_go(self) -> bool:
         """Whether the process is alive and has nothing of the judge's memory mapped any more."""
-        self._until, self._budget = time.monotonic() + LETTING_GO_SECONDS, LETTING_GO_SECONDS
+        self._allow(LETTING_GO_SECONDS)
         self._opened, self._opening, self._calls = False, None, []
         try:
             left = self._asked({"do": "let_go"}, (), "unmap the judge's memory").get("mapped")
@@ -253,6 +256,11 @@ class Replayer:
             self._process = self._zygote.start(SERVICE_ENTRY, {"device": self.device})
             self._mapped.clear()
 
+    def _allow(self, seconds: float) -> None:
+        """For all that is asked from now on."""
+        assert self._process is not None
+        self._time, self._budget = TimeLeft(self._process, seconds, waited_before=self._process.waited()), seconds
+
     def _end(self) -> None:
         process, self._process, self._opened = self._process, None, False
         if process is not None:
@@ -265,14 +273,17 @@ class Replayer:
 
     def _asked(self, message: dict[str, Any], shared: Iterable[Shared], doing: str) -> dict[str, Any]:
         """Sends a message and gives what answers it. Raises Failed and NeedsGpu."""
-        process = self._process
+        process, allowed = self._process, self._time
         assert process is not None
+        assert allowed is not None
         nonce = os.urandom(12).hex()
         blocks, forgotten, descriptors = self._lent(shared)
         whole = {"nonce": nonce, "blocks": blocks, "forget": forgotten, **message}
         try:
             process.send(whole, descriptors)
-            reply = process.receive(max(self._until - time.monotonic(), 0.05))
+            before = allowed.left
+            reply = allowed.receive()
+            self.spent += max(before - allowed.left, 0.0)
         except ProcessDied as death:
             raise self._over(failure_of_death(death, process, doing)) from death
         except ProcessTimedOut as error:
@@ -303,10 +314,10 @@ class Replayer:
         """
         if self._one_by_one or self._opening is None or failure.fault is Fault.TIMEOUT:
             return failure
-        until, budget, self._one_by_one = self._until, self._budget, True
-        self._until, self._budget = time.monotonic() + ONE_BY_ONE_SECONDS, ONE_BY_ONE_SECONDS
+        allowed, self._one_by_one = (self._time, self._budget), True
         try:
             self._start()
+            self._allow(ONE_BY_ONE_SECONDS)
             for message, shared, doing in (self._opening, *self._calls):
                 self._asked({**message, "one_by_one": True, "watch": False}, shared, doing)
         except Failed as again:
@@ -315,7 +326,7 @@ class Replayer:
             return failure
         finally:
             self._end()
-            self._until, self._budget, self._one_by_one = until, budget, False
+            (self._time, self._budget), self._one_by_one = allowed, False
         return failure.with_(message=f"{failure.message}; not when each step was waited for")
 
     def _read(self, reply: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.report import InfrastructureError, Isolation, clean_text
+from kernelwright.tools.sandbox import run_queue
 from kernelwright.tools.sandbox.channel import (
     MAX_MESSAGE_BYTES,
     BadMessage,
@@ -24,6 +26,7 @@ from kernelwright.tools.sandbox.channel import (
     pair,
 )
 from kernelwright.tools.sandbox.inside.usage_watch import Bound
+from kernelwright.tools.sandbox.isolation.descendants import descendants
 from kernelwright.tools.sandbox.limits import Limits
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ MAX_END_SECONDS = 60.0
 """Until nothing of a killed candidate is left: two hundred processes on a busy machine take several."""
 MAX_OUTPUT_CHARACTERS = 8000
 """Characters, and bytes of UTF-8, of what a candidate printed."""
+READING_SECONDS = 5.0
+"""At least, for a message that has begun to come."""
 DISCARD_PAUSE_SECONDS = 0.001
 """Seconds of sleep after each piece that is thrown away: whoever prints without end costs little to listen to."""
 
@@ -79,6 +84,8 @@ class Process:
         self._collected = bytearray()
         self._ready = False
         self._end: threading.Thread | None = None
+        self._inside: list[int] = []
+        """The processes that it had when somebody first asked how long they wait."""
         self._killed = threading.Lock()
         """Taken by who kills it, and never given back."""
         zygote.wait_warm()
@@ -162,17 +169,38 @@ class Process:
             raise self._death() from error
 
     def receive(self, seconds: float, *, longest: int = MAX_MESSAGE_BYTES) -> Message:
-        """The next message, of at most `longest` bytes.
+        """The next message, of at most `longest` bytes. Time in which the process waited for a processor does not
+        count, up to MAX_LOST_SHARE of `seconds`.
 
         Raises ProcessDied, ProcessTimedOut, BadMessage (what arrived is no message).
         """
         self._channel.longest = longest
         try:
-            return self._channel.receive(time.monotonic() + seconds)
+            return self._channel.receive(self._deadline(seconds))
         except ChannelTimeout as error:
             raise ProcessTimedOut(f"no answer within {seconds:g} s") from error
         except ChannelClosed as error:
             raise self._death() from error
+
+    def waited(self) -> float:
+        """Seconds that it has waited for a processor so far, as far as the kernel tells."""
+        if not self._inside:
+            self._inside = descendants(self._pid)
+        return run_queue.waited(self._inside)
+
+    def _deadline(self, seconds: float) -> float:
+        """Waits until something can be read, or for so many seconds that a processor was there for it; gives the
+        time.monotonic() until which the message is to be read.
+        """
+        begun, before = time.monotonic(), self.waited() if self._inside else 0.0
+        limit, readable = begun + seconds, select.poll()
+        readable.register(self._channel, select.POLLIN | select.POLLHUP)
+        while not readable.poll(max(limit - time.monotonic(), 0.0) * 1000):
+            extended = begun + seconds + min(self.waited() - before, run_queue.MAX_LOST_SHARE * seconds)
+            if extended < time.monotonic() + 0.001:
+                return limit
+            limit = extended
+        return max(begun + seconds, time.monotonic() + READING_SECONDS)
 
     def _death(self) -> ProcessDied:
         if self._closed_but_alive():
@@ -188,8 +216,6 @@ class Process:
 
     def _closed_but_alive(self) -> bool:
         """It closed its channel and lives on: give it a moment to end by itself, then it is killed."""
-        import select
-
         waiting = select.poll()  # unlike `select`, for descriptors of any number
         waiting.register(self._status_pipe, select.POLLIN | select.POLLHUP)
         return not waiting.poll(EXIT_SECONDS * 1000)

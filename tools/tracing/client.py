@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from kernelwright.tools.references.input_spec import InputSpec
 from kernelwright.tools.report import Cheat, Failure, Fault, Isolation, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
+from kernelwright.tools.sandbox.run_queue import TimeLeft
 from kernelwright.tools.tracing.trace import Traced, TraceError, read_traced
 
 TRACER_ENTRY = "kernelwright.tools.tracing.tracer:serve"
@@ -75,7 +76,7 @@ def trace_candidate(
     ]
     with zygote.start(TRACER_ENTRY, {"source": source, "target": target, "sizes": asked}) as process:
         first = _FirstSize(process, decided, allow_import)
-        answer, failure = _listen(process, start + seconds, seconds, first)
+        answer, failure = _listen(process, seconds - (time.monotonic() - start), seconds, first)
         found = _failed(failure, len(sizes)) if failure else _checked(answer, len(sizes), allow_import)
         complete(found)
         found = first.alone() or found
@@ -152,14 +153,12 @@ def _foreign_kernel(traced: Traced, allowed: Sequence[str]) -> Failure | None:
     return None
 
 
-def _listen(
-    process: Process, deadline: float, seconds: float, first: _FirstSize
-) -> tuple[dict[str, Any], Failure | None]:
-    """The last message, or the failure that came in its place."""
-    doing = "starting"
+def _listen(process: Process, left: float, seconds: float, first: _FirstSize) -> tuple[dict[str, Any], Failure | None]:
+    """The last message, or the failure that came in its place. left: of `seconds`."""
+    doing, allowed = "starting", TimeLeft(process, left)
     for _ in range(MAX_MESSAGES):
         try:
-            message = process.receive(max(deadline - time.monotonic(), 0.01))
+            message = allowed.receive()
         except ProcessTimedOut:
             return {}, Failure(
                 fault=Fault.TIMEOUT,

@@ -43,7 +43,7 @@ def test_a_kernel_that_hangs_times_out_and_the_next_one_is_judged(bench, write):
     text = "def hang(x, y, n, BLOCK: tl.constexpr):\n    while tl.load(x) == 0:\n        pass\n"
     bench.open(negating(write, text), seconds=300.0)
     bench.call([torch.ones(20)], [torch.zeros(20)])  # it does not hang on these
-    bench.replayer._until, bench.replayer._budget = time.monotonic() + 2.0, 2.0
+    bench.replayer._allow(2.0)
     with pytest.raises(Failed) as caught:
         bench.call([torch.zeros(20)], [torch.zeros(20)])
     assert caught.value.failure.fault is Fault.TIMEOUT

@@ -156,18 +156,40 @@ def value_of(holder: Any) -> Any:
 def loop(start: Any, end: Any = None, step: Any = None, **_: Any) -> Iterator[Any]:
     """`range` as a compiled loop's: scalars of the type that bounds and step have together.
 
-    Options of `tl.range` (stages, unrolling) change nothing here.
+    Options of `tl.range` (stages, unrolling) change nothing here. Of bounds that are computed Python learns how often
+    the loop runs and nothing else: programs that begin at rows of their own make the same steps.
     """
     semantic = _semantic()
     begin, stop = (0, start) if end is None else (start, end)
-    bounds = [semantic.to_tensor(_unwrapped(b)) for b in (begin, stop, 1 if step is None else step)]
+    by = 1 if step is None else step
+    bounds = [semantic.to_tensor(_unwrapped(b)) for b in (begin, stop, by)]
     if not all(bound.dtype.is_int() for bound in bounds):
         kinds = ", ".join(str(bound.dtype) for bound in bounds)
         raise TypeError(f"For loop bounds and step must all be ints, are ({kinds})")
     kind = semantic.integer_promote_impl(bounds[0].dtype, bounds[1].dtype)
     kind = semantic.integer_promote_impl(kind, bounds[2].dtype)
-    for value in range(*(int(bound.handle.data.item()) for bound in bounds)):
-        yield semantic.scalar_constant(value, kind)
+    if not (_is_tensor(begin) or _is_tensor(by)):
+        times = times_of_loop(*bounds) if _is_tensor(stop) else _times(*bounds)
+        first, stride = int(_unwrapped(begin)), int(_unwrapped(by))
+        for number in range(int(times.handle.data.item())):
+            yield semantic.scalar_constant(first + number * stride, kind)
+        return
+    value, by = (semantic.cast(bound, kind) for bound in (bounds[0], bounds[2]))
+    for number in range(int(times_of_loop(*bounds).handle.data.item())):
+        value = semantic.add(value, by, False) if number else value
+        yield value
+
+
+def _times(begin: Any, stop: Any, step: Any) -> Any:
+    """How often a loop runs, as a scalar of 64 bits. Raises ValueError for a step of zero."""
+    import triton.language as tl
+
+    times = len(range(*(int(bound.handle.data.item()) for bound in (begin, stop, step))))
+    return _semantic().scalar_constant(times, tl.int64)
+
+
+times_of_loop: Callable[..., Any] = _times
+"""`_times`; where programs are recorded, as one operation, whose result alone is read."""
 
 
 def assigned(value: Any) -> Any:

@@ -250,12 +250,13 @@ def install() -> None:
     """Makes this process an interpreter, before any kernel is rebuilt; the process is of no other use afterwards. The
     second time it does nothing.
     """
-    from kernelwright.tools.compiling.text import vocabulary
+    from kernelwright.tools.compiling.text import dynamic_values, vocabulary
     from kernelwright.tools.replaying.interpreter import language_speedups, tree_reductions
     from kernelwright.tools.replaying.interpreter import repairs as interpreter_repairs
     from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
     from kernelwright.tools.replaying.interpreter.number_formats import bfloat16 as interpreter_bf16
     from kernelwright.tools.replaying.interpreter.number_formats import float8 as interpreter_float8
+    from kernelwright.tools.replaying.interpreter.recording.recorder import recorded
 
     if _installed:
         return
@@ -276,6 +277,7 @@ def install() -> None:
     language_speedups.call_extra_builtins(language_speedups.extra_modules(vocabulary.MODULES - vocabulary.LIBDEVICE))
     provide_libdevice()
     tree_reductions.install()
+    dynamic_values.times_of_loop = recorded("times_of_loop", dynamic_values.times_of_loop)
     interpreter_bf16.install_reductions()
     guarded_memory.install()
     _refuse_what_needs_a_gpu()

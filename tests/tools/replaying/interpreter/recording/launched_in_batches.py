@@ -41,6 +41,14 @@ TEXTS = {
         for k in range(0, (first * 2).to(tl.int32) + 3):
             total += tl.load(x + row * n + i, mask=i < n, other=0.0) * k
         tl.store(y + row * n + i, total, mask=i < n)""",
+    "begins_at_its_own": """
+        row, i = tl.program_id(0), tl.arange(0, BLOCK)
+        total = tl.zeros((BLOCK,), tl.float32)
+        for k in range(row, 64, tl.num_programs(0) // 4):
+            total += tl.load(x + row * n + i, mask=i < n, other=0.0) * k
+        for k in range(row + 9, row, -3):
+            total = total * 0.5 + k.to(tl.float32)
+        tl.store(y + row * n + i, total, mask=i < n)""",
     "in_place": """
         row, i = tl.program_id(0), tl.arange(0, BLOCK)
         for _ in range(3):

@@ -27,12 +27,16 @@ def launched() -> dict[str, dict[str, object]]:
     return json.loads(told.stdout)
 
 
-@pytest.mark.parametrize("name", ["softmax", "product", "places", "decides", "in_place", "half", "scatters"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "product", "places", "decides", "begins_at_its_own", "in_place", "half", "scatters"]
+)
 def test_what_many_programs_give_at_once_is_what_each_gives_alone(launched, name):
     assert launched[name]["equal"]
 
 
-@pytest.mark.parametrize("name", ["softmax", "product", "places", "decides", "in_place", "half", "scatters"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "product", "places", "decides", "begins_at_its_own", "in_place", "half", "scatters"]
+)
 def test_programs_that_do_not_meet_run_many_at_a_time(launched, name):
     assert launched[name]["alone"] < launched[name]["programs"] // 4
 

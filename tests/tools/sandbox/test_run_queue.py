@@ -1,0 +1,62 @@
+"""A busy machine's other work is not counted against a candidate."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from kernelwright.tools.sandbox import Kind, ProcessTimedOut, Zygote
+from kernelwright.tools.sandbox.run_queue import TimeLeft
+
+PROBE = "kernelwright.tools.sandbox.inside.probe:serve"
+WORKS = "import time\nwhile time.process_time() - begun < {seconds}: pass\nresult = 1"
+SPINS = "import time\nbegun = time.monotonic()\nwhile time.monotonic() - begun < 60: pass"
+
+
+@pytest.fixture(scope="module")
+def zygote():
+    with Zygote(Kind.INTERPRET) as warm:
+        yield warm
+
+
+@pytest.fixture
+def busy_machine():
+    """Three processes for each processor that may be used, which do nothing but run."""
+    count = 3 * len(os.sched_getaffinity(0))
+    others = [subprocess.Popen([sys.executable, "-c", SPINS]) for _ in range(count)]
+    time.sleep(0.5)
+    yield
+    for other in others:
+        other.kill()
+        other.wait()
+
+
+def test_time_in_which_no_processor_was_there_does_not_count(zygote, busy_machine):
+    with zygote.start(PROBE, {"code": "while True: pass"}) as process:
+        process.wait_ready()
+        begun, allowed = time.monotonic(), TimeLeft(process, 10.0)
+        with pytest.raises(ProcessTimedOut):
+            allowed.receive(1.5)
+        taken = time.monotonic() - begun
+    assert taken > 1.8
+    assert 10.0 - allowed.left < taken - 0.3
+
+
+def test_an_answer_is_waited_for_longer_where_others_ran_meanwhile(zygote, busy_machine):
+    code = "import time\nbegun = time.process_time()\n" + WORKS.format(seconds=0.8)
+    with zygote.start(PROBE, {"code": code}) as process:
+        process.wait_ready()
+        begun = time.monotonic()
+        assert process.receive(1.2)["result"] == 1
+        assert time.monotonic() - begun > 1.2
+
+
+def test_who_only_sleeps_is_not_waited_for(zygote):
+    with zygote.start(PROBE, {"code": "import time; time.sleep(60)"}) as process:
+        process.wait_ready()
+        begun, allowed = time.monotonic(), TimeLeft(process, 0.5)
+        with pytest.raises(ProcessTimedOut):
+            allowed.receive()
+        assert time.monotonic() - begun < 2.5
