@@ -16,6 +16,7 @@ from typing import Any
 
 PRIVATE_NAMES = (
     "torch:_sym_log2",
+    "torch._decomp.decompositions:_compute_scale",
     "torch._dispatch.python:enable_python_dispatcher",
     "torch._dynamo.device_interface:CudaInterface.Worker",
     "torch._dynamo.source:ConstantSource",

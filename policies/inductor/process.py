@@ -83,6 +83,7 @@ def _prepare() -> None:
         return
     gc.set_threshold(COLLECTED_AFTER)
     from kernelwright.policies.inductor.functions.functional import replace_functions
+    from kernelwright.policies.inductor.functions.interpolation import scales_for_one_cell
     from kernelwright.policies.inductor.functions.parameters import converted_modules, parameters_of_values
     from kernelwright.policies.inductor.lowering.integers import own_greatest_common_divisor
     from kernelwright.policies.inductor.private_torch import accept_symbols, own_scatters, pretend_gpu
@@ -92,6 +93,7 @@ def _prepare() -> None:
     own_scatters()
     own_greatest_common_divisor()
     replace_functions()
+    scales_for_one_cell()
     parameters_of_values()
     converted_modules()
     _prepared.append(True)

@@ -24,6 +24,7 @@ def replace_functions() -> None:
     import torch.nn.functional as functional
 
     from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
+    from kernelwright.policies.inductor.functions.interpolation import interpolation
     from kernelwright.policies.inductor.functions.linear_layer import linear
     from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
     from kernelwright.policies.inductor.functions.ranking import ordering_functions
@@ -40,7 +41,7 @@ def replace_functions() -> None:
         "instance_norm": instance_norm,
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
         "bilinear": bilinear, "conv1d": conv1d, "glu": glu, "embedding_bag": embedding_bag,
-        "interpolate": _interpolate(functional.interpolate), "upsample": _interpolate(functional.interpolate),
+        "interpolate": interpolation(functional.interpolate), "upsample": interpolation(functional.interpolate),
         "float": Real, "grid_sample": grid_sampling(functional.grid_sample),
     }  # fmt: skip
     for name, function in (own | pooling_functions() | whole_windows(max_pool1d)).items():
@@ -321,16 +322,3 @@ def _linspace(plain: Any) -> Any:
         return torch.where(place < steps // 2, start + step * place, end - step * (count - 1 - place))
 
     return linspace
-
-
-def _interpolate(plain: Any) -> Any:
-    def interpolate(input: Any, size: Any = None, scale_factor: Any = None, *rest: Any, **options: Any) -> Any:
-        """A whole factor as sizes, which stay whole numbers."""
-        axes = input.dim() - 2
-        factors = list(scale_factor) if isinstance(scale_factor, tuple | list) else [scale_factor] * axes
-        if size is None and all(isinstance(f, int | float) and f == int(f) and f >= 1 for f in factors):
-            size, scale_factor = [n * int(f) for n, f in zip(input.shape[2:], factors, strict=True)], None
-            options.pop("recompute_scale_factor", None)
-        return plain(input, size, scale_factor, *rest, **options)
-
-    return interpolate

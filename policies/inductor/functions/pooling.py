@@ -8,6 +8,9 @@ from typing import Any
 
 from kernelwright.policies.inductor.refusing import Refused
 
+MOST_TERMS = 25
+"""Elements of a window up to which Inductor has a kernel for means over windows that overlap."""
+
 
 def pooling_functions() -> dict[str, Any]:
     """Name in torch.nn.functional -> the function."""
@@ -44,9 +47,34 @@ def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Any) -> Any:
         pairs = zip(windows, input.shape[-axes:], strict=False)
         if plainly and len(windows) == axes and all(statically_known_true(w == n) for w, n in pairs):
             return over(input, list(range(-axes, 0)))
+        if over is _mean_over and (alone := _one_axis_at_a_time(axes, windows, stride, around, rest, options)):
+            for of_axis in alone:
+                input = plain(input, *of_axis, *rest, **options)
+            return input
         return plain(input, kernel_size, stride, padding, *rest, **options)
 
     return pooled
+
+
+def _one_axis_at_a_time(
+    axes: int, windows: list[Any], stride: Any, around: list[Any], rest: Any, options: Any
+) -> list[tuple[list[Any], ...]]:
+    """Windows, strides and paddings of pooling over each of two axes by itself, where Inductor has no kernel for a
+    window that is large and overlaps others: a mean over a rectangle is a mean of means, also where its border is not
+    counted. Empty where it has one. Over three axes such a mean is a convolution (lowering/convolutions.py).
+    """
+    strides = list(stride) if isinstance(stride, tuple | list) else [stride] * axes
+    strides = [w if s is None else s for w, s in zip(windows, strides or windows, strict=False)]
+    numbers = all(isinstance(n, int) for n in (*windows, *strides))
+    divided = any(n is not None for n in (*rest[2:], options.get("divisor_override")))
+    if axes != 2 or not numbers or divided or strides == windows or math.prod(windows) <= MOST_TERMS:
+        return []
+    around = around * axes if len(around) == 1 else around
+
+    def alone(axis: int, values: list[Any], other: int) -> list[Any]:
+        return [v if i == axis else other for i, v in enumerate(values)]
+
+    return [(alone(i, windows, 1), alone(i, strides, 1), alone(i, around, 0)) for i in range(axes)]
 
 
 def _mean_over(x: Any, axes: list[int]) -> Any:

@@ -4,6 +4,7 @@ multiplication, and one by another costs as much as a dozen operations."""
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 from kernelwright.policies.inductor.writing.plain import assignments
@@ -127,3 +128,36 @@ def _is_number(value: ast.expr, numbers: set[str]) -> bool:
         ast.BinOp, ast.UnaryOp, ast.Compare, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.cmpop, ast.Load,
     )  # fmt: skip
     return bool(names) and all(isinstance(n, parts) for n in ast.walk(value)) and all(n.id in numbers for n in names)
+
+
+def quotients_named(function: ast.FunctionDef) -> None:
+    """`width // 8`, where a size is divided so in several places, gets a name at the top of the kernel."""
+    parameters = {a.arg for a in function.args.args if not a.arg.endswith("BLOCK")}
+    found = Counter(ast.unparse(n) for n in ast.walk(function) if _divides(n, parameters))
+    taken = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | parameters
+    named = {t: t.replace(" // ", "_over_") for t, count in found.items() if count > 1}
+    named = {text: name for text, name in named.items() if name not in taken}
+    _Naming(named).visit(function)
+    function.body[:0] = [ast.parse(f"{name} = {text}").body[0] for text, name in named.items()]
+    ast.fix_missing_locations(function)
+
+
+def _divides(node: ast.AST, parameters: set[str]) -> bool:
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.FloorDiv)
+        and isinstance(node.left, ast.Name)
+        and node.left.id in parameters
+        and (isinstance(node.right, ast.Constant) or (isinstance(node.right, ast.Name) and node.right.id in parameters))
+    )
+
+
+class _Naming(ast.NodeTransformer):
+    def __init__(self, named: dict[str, str]) -> None:
+        self._named = named
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        if (name := self._named.get(ast.unparse(node))) is not None:
+            return ast.Name(name, ast.Load())
+        self.generic_visit(node)
+        return node

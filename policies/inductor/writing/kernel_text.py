@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 
-from kernelwright.policies.inductor.tracing.graph import simple_path
-from kernelwright.policies.inductor.values.complex_numbers import bare
 from kernelwright.policies.inductor.writing.divisors import (
     MAX_BINARIES,
     MAX_KERNELS_WITH_CONSTANT_DIVISORS,
     divisors_as_constants,
     inner_names,
     numbers_spread,
+    quotients_named,
 )
+from kernelwright.policies.inductor.writing.expressions.tidying import use_augmented_assignments
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Launch
 from kernelwright.policies.inductor.writing.lines import folded, short_lines
@@ -25,8 +24,8 @@ from kernelwright.policies.inductor.writing.products.hoisting import hoist_divis
 from kernelwright.policies.inductor.writing.products.index_type import by_index_type
 from kernelwright.policies.inductor.writing.products.input_precision import by_tf32
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
-from kernelwright.policies.inductor.writing.tidying import quotients_named, use_augmented_assignments
-from kernelwright.policies.inductor.writing.words.naming import Names, plural, roles_of
+from kernelwright.policies.inductor.writing.words.naming import Names
+from kernelwright.policies.inductor.writing.words.parameters import parameter_names
 
 
 # ------------------------------------------------------------------ kernels with the names of what they are given
@@ -46,7 +45,7 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, beside: i
     """
     function = plain_function(kernel.function)
     read = count_reads(function)
-    parameters = _parameter_names(kernel, launches)
+    parameters = parameter_names(kernel, launches)
     first: dict[str, str] = {}
     kept = []
     constant = {n for n, v in ((n, v) for s in function.body for n, v in _assigned(s)) if isinstance(v, ast.Constant)}
@@ -109,44 +108,3 @@ def _kernel_text(function: ast.FunctionDef, comment: str) -> str:
     opening, parameters_text = head.split("(", 1)
     signature = folded(f"{opening}(", parameters_text.split(", "), "):")
     return "\n".join([comment, decorator, *signature, short_lines(rest)])
-
-
-def _parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
-    """What a kernel calls its parameters: after what is passed, where all launches pass the same."""
-    found: dict[str, str] = {}
-    by_value: dict[tuple[str, ...], str] = {}
-    numbers = {"in": 0, "out": 0, "size": 0}
-    roles = roles_of(kernel)
-    for old in kernel.parameters:
-        if old in kernel.blocks:
-            continue
-        values = tuple(launch.given[old] for launch in launches)
-        same = len(set(values)) == 1
-        if "ptr" in old:
-            made = f"{simple_path(values[0])}_pointer" if same and re.fullmatch(r"[\w.\[\]']+",
-                bare(values[0])) else _numbered("out" if "out" in old else "in", numbers)  # fmt: skip
-        elif values in by_value:
-            found[old] = by_value[values]
-            continue
-        elif same and values[0].isidentifier():
-            made = values[0]
-        elif old.endswith("numel"):
-            made = plural(roles[old.removesuffix("numel")])
-        elif same and re.fullmatch(r"\w+( \* \w+)+", values[0]) and len(values[0]) < 40:
-            made = values[0].replace(" * ", "_by_") if not values[0][0].isdigit() else _numbered("size", numbers)
-        else:
-            made = _numbered("size", numbers)
-        base, number = made.removesuffix("_pointer"), 2
-        while made in found.values():
-            made = f"{base}_{number}" if "ptr" not in old else f"{base}_{'out_' * ('out' in old)}pointer"
-            base, number = (base, number + 1) if made not in found.values() else (f"{base}_{number}", number + 1)
-        found[old] = made
-        if "ptr" not in old:
-            by_value[values] = made
-    return found
-
-
-def _numbered(word: str, numbers: dict[str, int]) -> str:
-    numbers[word] += 1
-    return {"in": f"input_{numbers[word]}_pointer", "out": f"output_{numbers[word]}_pointer"}.get(word,
-        f"extent_{numbers[word]}")  # fmt: skip

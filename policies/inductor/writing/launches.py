@@ -9,6 +9,7 @@ from collections.abc import Callable
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
+from kernelwright.policies.inductor.writing.expressions.sums import is_size, plain_sum
 from kernelwright.policies.inductor.writing.kernel_text import Written
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
@@ -16,6 +17,7 @@ from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_
 from kernelwright.policies.inductor.writing.lines import WIDTH, folded
 from kernelwright.policies.inductor.writing.repeats.merging import with_extents
 from kernelwright.policies.inductor.writing.words.naming import result_name, roles_of
+from kernelwright.policies.inductor.writing.words.stored import stored_words
 
 SKIPPED_LINES = re.compile(
     r"(args\b|with |torch\.cuda|raw_stream|stream\d|assert_|device_guard|\w+_size = |s\d+ = arg)|.* = args$|del "
@@ -117,6 +119,10 @@ class _Plain(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.parse(self._new.get(node.id, node.id), mode="eval").body
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        return plain_sum(node, is_size)
+
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
         self.generic_visit(node)
         if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in ("torch.empty", "torch.empty_strided"):
@@ -155,7 +161,7 @@ def name_buffers(host: Host, taken: set[str]) -> None:
     new: dict[str, str] = {}
     for launch in host.launches():
         words = launch.kernel.name.removesuffix("_kernel").removesuffix("_row")
-        parts = _parts_names(launch, new) if launch.kernel.splits else {}
+        parts = _parts_names(launch, new) if launch.kernel.splits else _reduced_names(launch)
         sources = [new.get(v, v) for p, v in launch.given.items() if p.startswith("in_ptr")]
         for parameter, value in launch.given.items():
             if "out_ptr" in parameter and re.fullmatch(r"buf\d+", value) and value not in new:
@@ -171,6 +177,12 @@ def name_buffers(host: Host, taken: set[str]) -> None:
         return re.sub(r"\bbuf\d+\b", lambda m: new.get(m[0], m[0].replace("buf", "tensor_")), text)
 
     _rename_in(host, rename)
+
+
+def _reduced_names(launch: Launch) -> dict[str, str]:
+    """Outputs of a kernel that gives several -> what a reduction makes of each, `mean` and `squares`."""
+    outputs = [p for p in launch.given if "out_ptr" in p]
+    return stored_words(launch.kernel.function) if len(outputs) > 1 else {}
 
 
 def _parts_names(launch: Launch, known: dict[str, str]) -> dict[str, str]:

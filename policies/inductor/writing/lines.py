@@ -80,6 +80,8 @@ def _parts(opening: str, value: ast.expr, indent: int) -> list[str]:
         if not items:
             return _method_lines(opening, value, indent)
         head = f"{opening}{ast.unparse(value.func)}("
+        if len(head) + indent > WIDTH:
+            return _method_lines(opening, value, indent)
         if all(len(item) + indent + 5 <= WIDTH for item in items):
             return folded(head, items, ")", " " * indent)
         inside = [part for a in value.args for part in _item(a, indent + 4)]
@@ -98,7 +100,8 @@ def _method_lines(opening: str, value: ast.Call, indent: int) -> list[str]:
     if not isinstance(value.func, ast.Attribute) or not isinstance(value.func.value, ast.Call):
         return [opening + ast.unparse(value)]
     parts = _parts(opening, value.func.value, indent)
-    return [*parts[:-1], f"{parts[-1]}.{value.func.attr}()"]
+    given = ast.unparse(ast.Call(ast.Name("_"), value.args, value.keywords)).removeprefix("_")
+    return [*parts[:-1], f"{parts[-1]}.{value.func.attr}{given}"]
 
 
 def _item(argument: ast.expr, indent: int) -> list[str]:

@@ -10,8 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from kernelwright.policies.inductor.writing.expressions.tidying import simplify_conversion, tidy_kernel
 from kernelwright.policies.inductor.writing.helpers import helper_name
-from kernelwright.policies.inductor.writing.tidying import simplify_conversion, tidy_kernel
 
 MAX_EXPRESSION_CHARACTERS = 92
 """Characters of an expression that something is put into."""

@@ -15,7 +15,7 @@ from kernelwright.policies.inductor.functions import (
     tensor_methods,
 )
 from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
-from kernelwright.policies.inductor.functions.pooling import pooling_functions
+from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
 from kernelwright.policies.inductor.functions.quantiles import quantile
 from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
 from kernelwright.policies.inductor.functions.sampling import grid_sampling
@@ -211,3 +211,13 @@ def test_a_histogram_counts_what_torch_counts():
     for bounds in ((), (-1, 1), (0, 0.5), (3, 3)):
         assert statistics.histc(x, 12, *bounds).equal(torch.histc(x, 12, *bounds))
     assert statistics.histc(torch.full((4,), 2.0), 5).equal(torch.histc(torch.full((4,), 2.0), 5))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(7, 1, 3), (7, 2, 3, False, False), ((9, 4), (2, 3), (4, 1), True), (5, 5), (7, 1, 0, False, True, 11), (3, 1, 1)],
+)
+def test_means_over_large_windows_that_overlap_are_torch_s(given: tuple[object, ...]):
+    x = torch.randn(2, 3, 20, 23)
+    pooled = whole_windows(F.max_pool1d)["avg_pool2d"]
+    torch.testing.assert_close(pooled(x, *given), F.avg_pool2d(x, *given))

@@ -5,8 +5,9 @@ import ast
 import pytest
 
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.writing import lines, plain, tidying
-from kernelwright.policies.inductor.writing.words import evidence
+from kernelwright.policies.inductor.writing import divisors, lines, plain
+from kernelwright.policies.inductor.writing.expressions import tidying
+from kernelwright.policies.inductor.writing.words import computed_sizes, evidence, stored
 
 
 def simplified(*statements: str) -> list[str]:
@@ -37,10 +38,59 @@ def simplified(*statements: str) -> list[str]:
         ("a = x + (3).to(tl.int32)", "a = x + 3"),
         ("a = x + (3).to(tl.float16)", "a = x + tl.cast(3, tl.float16)"),
         ("a = 1 * (1 >= ks0) + ks0 * (ks0 > 1)", "a = tl.maximum(1, ks0)"),
+        ("a = x0 + -1 * ks0", "a = x0 - ks0"),
+        ("a = -1 + ks0 + x0 * (-2 * ks1 + x1)", "a = ks0 + x0 * (x1 - 2 * ks1) - 1"),
+        ("a = x0 + (1 + x1)", "a = x0 + (x1 + 1)"),
+        ("a = 1 + x0 + -3", "a = x0 - 2"),
+        ("a = -1 * ks0 + -1 * ks1", "a = -1 * ks0 + -1 * ks1"),
+        ("a = -1 + tmp0", "a = -1 + tmp0"),
+        ("a = minimum(tmp0 + tmp1, tl.full([1], 1.0, tl.float32))", "a = minimum(tmp0 + tmp1, 1.0)"),
+        (
+            "a = tl.where(m, tl.full([1], -2.0, tl.float32), tl.full([1], 0.0, tl.float32))",
+            "a = tl.where(m, -2.0, 0.0)",
+        ),
+        ("a = tl.cast(2 * ks0, tl.int64).to(tl.int64) <= x0.to(tl.int64)", "a = 2 * ks0 <= x0"),
+        ("a = tl.cast(ks0 + 1, tl.float32).to(tl.float32)", "a = tl.cast(ks0 + 1, tl.float32)"),
     ],
 )
 def test_an_expression_is_simplified_only_where_it_stays_the_same(before: str, after: str):
     assert simplified(before) == [after]
+
+
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [
+        ("2 * s + 1", "s_by_2_plus_1"),
+        ("rows * columns", "rows_by_columns"),
+        ("(height - 1) // 2", "height_minus_1_over_2"),
+        ("s % 4", ""),
+        ("7 + s", ""),
+        ("batch * channels * (height + 2) * (width + 2)", ""),
+    ],
+)
+def test_a_size_that_is_computed_has_a_name_where_that_is_short(size: str, name: str):
+    assert computed_sizes.name_of(ast.parse(size, mode="eval").body) == name
+
+
+def test_outputs_are_called_after_the_reductions_that_make_them():
+    (function,) = ast.parse("""
+def kernel(in_ptr0, out_ptr0, out_ptr1, out_ptr2, out_ptr3):
+    tmp2, tmp3, tmp4 = triton_helpers.welford(a, b, c, 1)
+    tmp5 = tmp2[:, None]
+    tl.store(out_ptr0 + x0, tmp5, xmask)
+    tl.store(out_ptr1 + x0, tmp3[:, None].to(tl.float32), xmask)
+    tmp6 = triton_helpers.max2(tmp1, 1)[:, None]
+    tl.store(out_ptr2 + x0, tmp6, xmask)
+    tl.store(out_ptr3 + x0, tmp6 + 1, xmask)
+""").body
+    assert isinstance(function, ast.FunctionDef)
+    assert stored.stored_words(function) == {"out_ptr0": "mean", "out_ptr1": "squares", "out_ptr2": "largest"}
+
+
+def test_a_long_load_that_is_converted_is_broken_inside_of_its_brackets():
+    address = " + ".join(f"{name}_index * {name}_stride" for name in ("batch", "channel", "row", "column"))
+    (first, *_, last) = lines.broken(f"    mask = tl.load(mask_pointer + ({address}), row_exists).to(tl.int1)")
+    assert (first, last) == ("    mask = tl.load(", "    ).to(tl.int1)")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +137,7 @@ def test_a_constant_that_is_assigned_twice_differently_stays_a_tensor():
 def test_a_size_that_is_divided_in_several_places_is_divided_once():
     function = ast.parse("def kernel(p, width):\n    a = p + width // 8 * 2\n    b = width // 8 + width // 4\n").body[0]
     assert isinstance(function, ast.FunctionDef)
-    tidying.quotients_named(function)
+    divisors.quotients_named(function)
     assert [ast.unparse(s) for s in function.body] == [
         "width_over_8 = width // 8", "a = p + width_over_8 * 2", "b = width_over_8 + width // 4"
     ]  # fmt: skip

@@ -7,8 +7,8 @@ from __future__ import annotations
 import ast
 import copy
 
+from kernelwright.policies.inductor.writing.expressions.tidying import simplify_conversion
 from kernelwright.policies.inductor.writing.plain import assignments, count_reads, drop_unused, statement_lists
-from kernelwright.policies.inductor.writing.tidying import simplify_conversion
 
 CHANGES_SHAPE = {
     "reshape", "trans", "full", "zeros", "broadcast_to", "sum", "dot", "max", "min", "reduce", "cumsum", "view",

@@ -9,6 +9,7 @@ from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.writing.helpers import BODIES
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.plain import assignments
+from kernelwright.policies.inductor.writing.words.computed_sizes import COMPOUND
 from kernelwright.policies.inductor.writing.words.evidence import COPY
 
 ROLES = {
@@ -155,7 +156,8 @@ class Names:
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
             size = ast.unparse(value.right)
             if size.isidentifier():
-                return f"{self._known.get(size, '')}_index".lstrip("_")
+                known = self._known.get(size, "")
+                return f"{'inner' if any(c in known for c in COMPOUND) else known}_index".lstrip("_")
             return f"index_of_{size}" if size.isdigit() else "index"
         return "outer_index"
 

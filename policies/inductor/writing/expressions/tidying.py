@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from kernelwright.policies.inductor.writing.expressions.sums import ARITHMETIC, plain_sum
+
 INDEX = re.compile(r"([xyz]|r\d_)(index|\d+)$")
 """Inductor's names for places of elements, which are whole numbers."""
+SIZE = re.compile(r"ks\d+$|([xyz]|r\d_)numel$")
+"""The same of sizes that the host passes."""
 ACCUMULATOR = re.compile(r"_tmp\d+$")
 COMBINING = ("maximum", "minimum")
 """Helpers that broadcast what they combine."""
@@ -55,13 +58,14 @@ def _is_index(node: ast.expr) -> bool:
     """Whether it is whole numbers by its text alone: places of elements, sizes, and arithmetic of them."""
     if isinstance(node, ast.Constant):
         return type(node.value) is int
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub) and _is_index(node.operand)
     if isinstance(node, ast.Name):
-        return bool(INDEX.match(node.id) or re.match(r"ks\d+$", node.id))
+        return bool(INDEX.match(node.id) or SIZE.match(node.id))
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) in ("floor_divide", "remainder") and all(map(_is_index, node.args))
     if isinstance(node, ast.BinOp):
-        kinds = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod
-        return isinstance(node.op, kinds) and _is_index(node.left) and _is_index(node.right)
+        return isinstance(node.op, ARITHMETIC) and _is_index(node.left) and _is_index(node.right)
     return False
 
 
@@ -123,7 +127,12 @@ class _Tidying(ast.NodeTransformer):
         """The number or truth that a constant, or a tensor of one constant, holds."""
         full = self._full(node)
         held = node if full is None else full.args[1]
+        negative = isinstance(held, ast.UnaryOp) and isinstance(held.op, ast.USub)
+        if negative and isinstance(held, ast.UnaryOp):
+            held = held.operand
         value = held.value if isinstance(held, ast.Constant) else None
+        if negative and isinstance(value, int | float):
+            return -value
         return value if isinstance(value, bool | int | float) else None
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -150,10 +159,24 @@ class _Tidying(ast.NodeTransformer):
             return yes if truth else no
         if isinstance(yes, ast.Call) and _calls(yes, "tl.where") and ast.dump(yes.args[0]) == ast.dump(condition):
             yes = node.args[1] = yes.args[1]
+        if (numbers := self._two_numbers(yes, no)) is not None:
+            node.args[1:] = numbers
         for place, value, other in ((1, yes, no), (2, no, yes)):
             if (number := self._number(value, other)) is not None:
                 node.args[place] = number
         return node
+
+    def _two_numbers(self, yes: ast.expr, no: ast.expr) -> list[ast.expr] | None:
+        """What two constant tensors hold, where numbers in their place have their type."""
+        one, other = self._full(yes), self._full(no)
+        if one is None or other is None or len(one.args) != 3 or len(other.args) != 3:
+            return None
+        dtype, second = ast.unparse(one.args[2]), ast.unparse(other.args[2])
+        same = second == dtype or (isinstance(yes, ast.Name) and second == f"{yes.id}.dtype")
+        kind = {"tl.float32": float, "tl.int32": int}.get(dtype)
+        held = [self._held(value) for value in (one, other)]
+        numbers = [v for v in held if kind is not None and type(v) is kind]
+        return [ast.Constant(v) for v in numbers] if same and len(numbers) == 2 else None
 
     def _same_form(self, one: ast.expr, other: ast.expr) -> bool:
         """Whether both are loads from the same places of two tensors: either may stand for a choice between them."""
@@ -170,6 +193,8 @@ class _Tidying(ast.NodeTransformer):
         first, second = node.args
         if (number := self._number(first, second)) is not None:
             node.args = [second, number]
+        elif (number := self._number(second, first)) is not None:
+            node.args[1] = number
         elif isinstance(first, ast.Name) and ACCUMULATOR.match(first.id):
             node.args[1] = _without_broadcast(second)
         return node
@@ -183,13 +208,20 @@ class _Tidying(ast.NodeTransformer):
                 return other
         if isinstance(node.left, ast.Name) and ACCUMULATOR.match(node.left.id):
             node.right = _without_broadcast(node.right)
-        return _largest(node) or node
+        return _largest(node) or plain_sum(node, _is_index)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
-        node.left = _unconverted(node.left)
-        node.comparators = [_unconverted(c) for c in node.comparators]
+        node.left = self._unconverted(node.left)
+        node.comparators = [self._unconverted(c) for c in node.comparators]
         return node
+
+    def _unconverted(self, node: ast.expr) -> ast.expr:
+        """An index or a size that is compared needs no wider type."""
+        known = self._once.get(node.id) if isinstance(node, ast.Name) else None
+        value = _before_conversion(known if known is not None else node)
+        by_name = known is not None and not isinstance(value, ast.Name)
+        return node if value is None or by_name else value
 
 
 def _without_broadcast(node: ast.expr) -> ast.expr:
@@ -197,13 +229,19 @@ def _without_broadcast(node: ast.expr) -> ast.expr:
     return node.args[0] if isinstance(node, ast.Call) and _calls(node, "tl.broadcast_to") else node
 
 
-def _unconverted(node: ast.expr) -> ast.expr:
-    """An index that is compared needs no wider type."""
-    to = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to"
-    if not (to and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-        return node
-    whole = ast.unparse(node.args[0]) in ("tl.int32", "tl.int64")
-    return node.func.value if whole and _is_index(node.func.value) else node
+def _before_conversion(node: ast.expr) -> ast.expr | None:
+    """What is converted to whole numbers and is an index, or arithmetic of sizes, already."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+        value, dtype = node.func.value, node.args[0]
+    elif _calls(node, "tl.cast") and len(node.args) == 2:
+        value, dtype = node.args
+    else:
+        return None
+    if isinstance(value, ast.Call) and (inner := _before_conversion(value)) is not None:
+        value = inner
+    return value if ast.unparse(dtype) in ("tl.int32", "tl.int64") and _is_index(value) else None
 
 
 def _largest(node: ast.BinOp) -> ast.expr | None:
@@ -232,8 +270,8 @@ def simplify_conversion(node: ast.Call, function: ast.Attribute) -> ast.expr:
         return inner
     if _of_sizes(inner):  # Triton makes a constant of an argument that is 1, and a constant has no `to`
         return ast.parse(f"tl.cast({ast.unparse(inner)}, {ast.unparse(node.args[0])})", mode="eval").body
-    same = isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith(".to")
-    if same and isinstance(inner, ast.Call) and ast.dump(inner.args[0]) == ast.dump(node.args[0]):
+    converted = isinstance(inner, ast.Call) and (ast.unparse(inner.func).endswith(".to") or _calls(inner, "tl.cast"))
+    if converted and isinstance(inner, ast.Call) and ast.dump(inner.args[-1]) == ast.dump(node.args[0]):
         return inner
     return node
 
@@ -254,39 +292,6 @@ def _of_sizes(value: ast.expr) -> bool:
     parts = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.Load)
     names = [n.id for n in nodes if isinstance(n, ast.Name)]
     return bool(names) and all(isinstance(n, parts) for n in nodes) and all(re.fullmatch(r"ks\d+", n) for n in names)
-
-
-def quotients_named(function: ast.FunctionDef) -> None:
-    """`width // 8`, where a size is divided so in several places, gets a name at the top of the kernel."""
-    parameters = {a.arg for a in function.args.args if not a.arg.endswith("BLOCK")}
-    found = Counter(ast.unparse(n) for n in ast.walk(function) if _divides(n, parameters))
-    taken = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | parameters
-    named = {t: t.replace(" // ", "_over_") for t, count in found.items() if count > 1}
-    named = {text: name for text, name in named.items() if name not in taken}
-    _Naming(named).visit(function)
-    function.body[:0] = [ast.parse(f"{name} = {text}").body[0] for text, name in named.items()]
-    ast.fix_missing_locations(function)
-
-
-def _divides(node: ast.AST, parameters: set[str]) -> bool:
-    return (
-        isinstance(node, ast.BinOp)
-        and isinstance(node.op, ast.FloorDiv)
-        and isinstance(node.left, ast.Name)
-        and node.left.id in parameters
-        and (isinstance(node.right, ast.Constant) or (isinstance(node.right, ast.Name) and node.right.id in parameters))
-    )
-
-
-class _Naming(ast.NodeTransformer):
-    def __init__(self, named: dict[str, str]) -> None:
-        self._named = named
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        if (name := self._named.get(ast.unparse(node))) is not None:
-            return ast.Name(name, ast.Load())
-        self.generic_visit(node)
-        return node
 
 
 def use_augmented_assignments(function: ast.FunctionDef) -> None:

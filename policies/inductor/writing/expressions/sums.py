@@ -1,0 +1,68 @@
+"""Sums of whole numbers as a person writes them: `x - c` and not `x + -1 * c`, `2 * s + 1` and not `1 + 2 * s`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+Term = tuple[int, ast.expr]
+"""A sign, 1 or -1, and what has it."""
+ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod
+
+
+def plain_sum(node: ast.BinOp, is_whole: Callable[[ast.expr], bool]) -> ast.BinOp:
+    """The sum with numbers last and without negative factors; itself where it is none of whole numbers.
+
+    Terms keep their order, so that what is added up in 64 bits is added up in 64 bits afterwards. is_whole: whether an
+    expression is whole numbers, which alone may be added up in another order.
+    """
+    if not isinstance(node.op, ast.Add | ast.Sub) or not is_whole(node):
+        return node
+    terms = _terms(node, 1)
+    number = sum(sign * int(ast.literal_eval(term)) for sign, term in terms if isinstance(term, ast.Constant))
+    rest = [(sign, term) for sign, term in terms if not isinstance(term, ast.Constant)]
+    first = next((place for place, (sign, _) in enumerate(rest) if sign > 0), None)
+    if first is not None:
+        rest.insert(0, rest.pop(first))
+        rest += [(1 if number > 0 else -1, ast.Constant(abs(number)))] if number else []
+    elif number > 0:
+        rest.insert(0, (1, ast.Constant(number)))
+    if not rest or rest[0][0] < 0 or len(rest) < 2:
+        return node
+    made = rest[0][1]
+    for sign, term in rest[1:]:
+        made = ast.BinOp(made, ast.Add() if sign > 0 else ast.Sub(), term)
+    assert isinstance(made, ast.BinOp)
+    return made
+
+
+def _terms(node: ast.expr, sign: int) -> list[Term]:
+    """The terms of a sum that is written without brackets."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        right = sign if isinstance(node.op, ast.Add) else -sign
+        bracket = isinstance(node.right, ast.BinOp) and isinstance(node.right.op, ast.Add | ast.Sub)
+        return [*_terms(node.left, sign), (right, node.right) if bracket else _signed(node.right, right)]
+    return [_signed(node, sign)]
+
+
+def _signed(node: ast.expr, sign: int) -> Term:
+    """`-2 * c` as the term `2 * c` with the other sign."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -sign, node.operand
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        changed, factor = _signed(node.left, sign)
+        if changed != sign:
+            one = isinstance(factor, ast.Constant) and factor.value == 1
+            return changed, node.right if one else ast.BinOp(factor, ast.Mult(), node.right)
+    return sign, node
+
+
+def is_size(node: ast.expr) -> bool:
+    """Whether an expression of the host is arithmetic of sizes, which have names there, or are read of a shape."""
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub) and is_size(node.operand)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ARITHMETIC) and is_size(node.left) and is_size(node.right)
+    return isinstance(node, ast.Name | ast.Attribute | ast.Subscript)

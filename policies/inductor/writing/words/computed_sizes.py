@@ -1,0 +1,32 @@
+"""Names for sizes that are computed of others."""
+
+from __future__ import annotations
+
+import ast
+
+MOST_CHARACTERS = 32
+"""Of such a name."""
+COMPOUND = ("_by_", "_plus_", "_minus_", "_over_")
+"""What such a name has inside it."""
+
+
+def name_of(node: ast.expr) -> str:
+    """A name for arithmetic of sizes, `s_by_2_plus_1` for `2 * s + 1`; empty where there is none that is short."""
+    made = _words(node)
+    return made if made.isidentifier() and len(made) <= MOST_CHARACTERS else ""
+
+
+def _words(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return str(node.value)
+    if not isinstance(node, ast.BinOp):
+        return ""
+    left, right = _words(node.left), _words(node.right)
+    if not left or not right:
+        return ""
+    if isinstance(node.op, ast.Mult):
+        return f"{right}_by_{left}" if left.isdigit() else f"{left}_by_{right}"
+    word = {ast.Add: "plus", ast.Sub: "minus", ast.FloorDiv: "over"}.get(type(node.op))
+    return f"{left}_{word}_{right}" if word else ""

@@ -1,0 +1,68 @@
+"""What a kernel stores into each of its outputs, as a word, where the last thing that makes it is a reduction."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from kernelwright.policies.inductor.writing.helpers import NAMES
+from kernelwright.policies.inductor.writing.words.naming import SEVERAL
+
+REDUCTIONS = {
+    "tl.sum": "total", "row_maximum": "largest", "row_minimum": "smallest", "row_product": "product",
+    "any_of": "found",
+}  # fmt: skip
+"""Function -> what its result is called."""
+MOST_STEPS = 8
+"""From what is stored back to what made it."""
+
+
+def stored_words(function: ast.FunctionDef) -> dict[str, str]:
+    """Output of a kernel that is not rewritten yet -> `mean`, `largest`, for those that a reduction makes."""
+    values: dict[str, ast.expr] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for target, value in _pairs(node):
+                values[target] = value
+    found = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.store":
+            pointer = re.match(r"\w*out_ptr\d+", ast.unparse(node.args[0]))
+            if pointer and (word := _word(node.args[1], values)):
+                found[pointer[0]] = word
+    return found
+
+
+def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
+    """Name and value; of what a function gives several of, the call with the number of each."""
+    target = node.targets[0]
+    if isinstance(target, ast.Name):
+        return [(target.id, node.value)]
+    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call):
+        elements = enumerate(target.elts)
+        return [(e.id, ast.Subscript(node.value, ast.Constant(i))) for i, e in elements if isinstance(e, ast.Name)]
+    return []
+
+
+def _word(node: ast.expr, values: dict[str, ast.expr]) -> str:
+    for _ in range(MOST_STEPS):
+        if isinstance(node, ast.Name) and node.id in values:
+            node = values[node.id]
+        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call):
+            several = SEVERAL.get(_called(node.value), ())
+            if several and isinstance(node.slice, ast.Constant):
+                return several[int(ast.literal_eval(node.slice))]
+            node = node.value
+        elif isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+            node = node.func.value
+        else:
+            break
+    return REDUCTIONS.get(_called(node), "") if isinstance(node, ast.Call) else ""
+
+
+def _called(call: ast.Call) -> str:
+    """What is called, by our own name of it."""
+    name = ast.unparse(call.func)
+    return NAMES.get(name.removeprefix("triton_helpers."), name)
