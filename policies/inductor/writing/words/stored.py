@@ -6,7 +6,7 @@ import ast
 import re
 
 from kernelwright.policies.inductor.writing.helpers import NAMES
-from kernelwright.policies.inductor.writing.words.naming import SEVERAL
+from kernelwright.policies.inductor.writing.words.naming import RESULTS_OF_TUPLES
 
 REDUCTIONS = {
     "tl.sum": "total", "row_maximum": "largest", "row_minimum": "smallest", "row_product": "product",
@@ -49,7 +49,7 @@ def _word(node: ast.expr, values: dict[str, ast.expr]) -> str:
         if isinstance(node, ast.Name) and node.id in values:
             node = values[node.id]
         elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call):
-            several = SEVERAL.get(_called(node.value), ())
+            several = RESULTS_OF_TUPLES.get(_called(node.value), ())
             if several and isinstance(node.slice, ast.Constant):
                 return several[int(ast.literal_eval(node.slice))]
             node = node.value
