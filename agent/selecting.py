@@ -15,10 +15,15 @@ def trajectory_id(store: Store, asked: str) -> int:
     if asked.isdigit():
         return store.trajectory(int(asked)).id
     if asked != "last":
-        runs = ", ".join(run.name for run in store.runs()[:8]) or "none yet"
+        runs = [run.name for run in store.runs()]
+        if asked in runs:
+            raise InputError(
+                f"{asked!r} is a run of {store.where}, and one trajectory is wanted: give its number, or last "
+                "(agent inspect lists them)"
+            )
         raise InputError(
             f"{asked!r} is no trajectory and no run of {store.where}: give its number, or last, or a run "
-            f"(there are {runs})"
+            f"(there are {', '.join(runs[:8]) or 'none yet'})"
         )
     newest = store.trajectories(limit=1)
     if not newest:
@@ -36,12 +41,14 @@ def fork_point(store: Store, trajectory: Trajectory, number: int) -> int:
 
 
 def candidate_filter(store: Store, id: str | None, run: str | None) -> CandidateFilter:
-    """Selects the candidates of one trajectory, of a run, or all. Raises InputError."""
+    """Selects the candidates of one trajectory, of a run (which `id` may name, too), or all. Raises InputError."""
     if id is not None and run is not None:
         raise InputError("give a trajectory or --run, not both")
-    if id is not None:
+    known = [row.name for row in store.runs()]
+    if id is not None and not (id in known and id != "last" and not id.isdigit()):
         return CandidateFilter(trajectory_id=trajectory_id(store, id))
-    if run is not None and run not in (known := [row.name for row in store.runs()]):
+    run = run or id
+    if run is not None and run not in known:
         raise InputError(f"no run {run!r} in {store.where}: there are {', '.join(known[:8]) or 'none yet'}")
     return CandidateFilter(run=run)
 
@@ -52,7 +59,7 @@ def samples_of(store: Store, id: str | None, run: str | None) -> list[Sample]:
     if chosen.trajectory_id is not None:
         entries = store.candidates(chosen, order=Order.OLDEST, limit=None)
         return [sample_of(store, store.trajectory(chosen.trajectory_id), entries)]
-    samples = read_samples(store, TrajectoryFilter(run=run))
+    samples = read_samples(store, TrajectoryFilter(run=chosen.run))
     if not samples:
         raise InputError(f"{store.where} holds no trajectory yet: agent solve writes the first")
     return samples
@@ -65,7 +72,7 @@ def references(store: Store, id: str | None, run: str | None) -> dict[str, str]:
     if chosen.trajectory_id is not None:
         rows = [store.trajectory(chosen.trajectory_id)]
     else:
-        rows = store.trajectories(TrajectoryFilter(run=run), limit=None)
+        rows = store.trajectories(TrajectoryFilter(run=chosen.run), limit=None)
     for row in rows:
         first.setdefault(row.problem_hash, row)
     return {hash: store.problem(row.id).source for hash, row in first.items()}

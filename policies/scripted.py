@@ -105,7 +105,8 @@ class ScriptedPolicy:
             turn %= len(part.answers)
         if turn >= len(part.answers):
             raise PolicyRefused(
-                f"{self._name} holds {len(part.answers)} answers and turn {turn + 1} was asked for: "
+                f"{self._name} has {len(part.answers)} answer{'s' * (len(part.answers) != 1)}, and turn {turn + 1} was "
+                "asked for: "
                 "add answers, or set `again` to true",
                 Trouble.SCRIPT,
             )

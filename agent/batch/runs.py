@@ -26,6 +26,8 @@ from kernelwright.tools.report import InfrastructureError
 
 MAX_STOPPED_RUNS_IN_A_ROW = 5
 """Runs that this machine's trouble may stop, with none that ends between them, before the whole batch stops."""
+MAX_PAUSE_REASONS = 5
+"""Different reasons that are kept of why runs are paused."""
 SEED_STEP = 1_000_003
 """The difference between the seeds of a problem's samples."""
 
@@ -57,6 +59,8 @@ class BatchStatus(Value):
     here: int
     """Finished in this sitting."""
     paused: int
+    paused_because: tuple[str, ...] = ()
+    """Why runs of this sitting are paused, one line a reason, the first ones; Ctrl-C is none."""
     not_judged: int = 0
     """Finished here because the problem cannot be judged: the reference fails, or is random."""
     busy_elsewhere: int
@@ -97,6 +101,7 @@ class Batch:
         self._todo.reverse()
         self._doing: dict[int, RunActivity] = {}
         self._reasons: list[StopReason] = []
+        self._paused_because: list[str] = []
         self._busy = self._correct = self._faster = self._troubled = 0
         self._trouble: BaseException | None = None
 
@@ -119,6 +124,7 @@ class Batch:
             faster = None if self._settings.device == "cpu" else self._faster
             return BatchStatus(
                 jobs=len(self._jobs), done=self._before + here, here=here, paused=paused,
+                paused_because=tuple(self._paused_because),
                 not_judged=self._reasons.count(StopReason.PROBLEM), busy_elsewhere=self._busy,
                 correct=self._correct, faster=faster, seconds=time.monotonic() - self._started,
                 lanes=tuple(gate.traffic for gate in self._lanes.gates),
@@ -212,12 +218,20 @@ class Batch:
     def _count(self, run: Run, reason: StopReason) -> None:
         with self._lock:
             self._reasons.append(reason)
+            self._note_pause(reason, run.message)
             self._correct += run.best is not None
             self._faster += run.best is not None and (run.best.speedup or 0.0) > 1.0
             self._troubled = self._troubled + 1 if reason is StopReason.INFRASTRUCTURE else 0
             hopeless = self._troubled >= MAX_STOPPED_RUNS_IN_A_ROW
         if hopeless:
             self._stop(InfrastructureError(f"{MAX_STOPPED_RUNS_IN_A_ROW} runs in a row were stopped: {run.message}"))
+
+    def _note_pause(self, reason: StopReason, message: str) -> None:
+        if reason not in PAUSING_REASONS or reason is StopReason.INTERRUPTED:
+            return
+        line = f"{reason.value}: {message}"
+        if line not in self._paused_because and len(self._paused_because) < MAX_PAUSE_REASONS:
+            self._paused_because.append(line)
 
     def _stop(self, error: BaseException) -> None:
         """The first trouble is the one that is told."""

@@ -63,7 +63,7 @@ def test_each_thread_starts_the_script_anew_and_a_turn_is_found_again():
 
 def test_a_script_that_is_at_its_end_says_so():
     policy = ScriptedPolicy(["one"])
-    with pytest.raises(PolicyRefused, match="holds 1 answers and turn 2") as caught:
+    with pytest.raises(PolicyRefused, match="has 1 answer, and turn 2") as caught:
         policy.sample([ask(), ask()])
     assert caught.value.finished[0].text == "one"
     assert texts(ScriptedPolicy(Script(parts=(ScriptPart(answers=("one",)),), again=True)), ask(), ask()) == [

@@ -23,7 +23,9 @@ ADVICE_WITHOUT_LINES = {
 }
 """What a line of each training format needs in the log, and what would bring it."""
 
-Which = Annotated[str | None, typer.Argument(help="A trajectory's number, or last.", show_default=False)]
+Which = Annotated[
+    str | None, typer.Argument(help="A trajectory's number, last, or a batch run's name.", show_default=False)
+]
 Run = Annotated[str | None, typer.Option(help="A batch run, instead of one trajectory.")]
 Format = Annotated[str, typer.Option("--format", help=", ".join(FORMATS) + ".")]
 Out = Annotated[Path | None, typer.Option(help="The file, or for several the folder.", show_default="stdout")]

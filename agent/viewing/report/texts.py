@@ -39,7 +39,7 @@ def format_estimate(found: Estimate, share: bool = True) -> str:
 def figure_rows(found: Figures) -> list[tuple[str, str]]:
     """The figures in words, in the order in which people ask for them."""
     rows = [
-        ("problems", f"{found.problems}, {found.attempted} attempted, {found.samples} samples"),
+        ("problems", f"{found.problems}, {found.attempted} attempted, {_samples(found.samples)}"),
         ("compiled", format_estimate(found.compiled)),
         ("correct", format_estimate(found.correct)),
         (
@@ -48,17 +48,21 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
         ),
     ]
     if found.solved_by_compiler:
-        rows.insert(3, ("correct by the compiler's draft", f"{found.solved_by_compiler} of {found.samples} samples"))
+        rows.insert(3, ("correct by the compiler's draft", f"{found.solved_by_compiler} of {_samples(found.samples)}"))
     if found.unusable:
         rows.insert(1, ("not judged", _unusable_text(found)))
     if found.unfinished:
-        rows.insert(1, ("not finished", f"{found.unfinished} samples"))
+        rows.insert(1, ("not finished", _samples(found.unfinished)))
     if found.correct_on_cpu_only and not found.not_timed:
         rows.append(("correct on a CPU only", f"{found.correct_on_cpu_only} problems, which enter no speed figure"))
     rows += [(f"fast_{p:g}", _both(found.fast[p], found.fast_best[p])) for p in found.fast]
     rows += [(f"pass@{k}", format_estimate(value)) for k, value in found.pass_at.items()]
     rows += [("speed", found.not_timed)] if found.not_timed else _speedup_rows(found)
     return [*rows, ("cost", cost_text(found.cost))]
+
+
+def _samples(count: int) -> str:
+    return f"{count} sample{'s' * (count != 1)}"
 
 
 def _unusable_text(found: Figures) -> str:

@@ -150,6 +150,7 @@ def batched_view(batched: BatchResult) -> RenderableType:
         run_view(batched.report),
     ]
     parts += [lanes_view(batched.standing), standing_line(batched.standing)]
+    parts += [Text.assemble(("paused, ", LABEL), quoted_text(why, WARN)) for why in batched.standing.paused_because]
     parts.append(facts_table([("files", "\n".join(batched.files))]))
     if batched.note:
         parts.append(Text(f"note: {batched.note}", style=WARN))

@@ -73,7 +73,8 @@ def group_table(group: ParameterGroup, tuned: TuningResult) -> AdaptiveTable:
 
 def _counted(group: ParameterGroup) -> str:
     counts = {fate: sum(row.fate is fate for row in group.rows) for fate in ConfigurationOutcome}
-    told = [f"{count} {fate}" for fate, count in counts.items() if count]
+    several = {ConfigurationOutcome.REMAINS: "remain"}
+    told = [f"{count} {several.get(fate, fate) if count > 1 else fate}" for fate, count in counts.items() if count]
     return f"{len(group.rows)} compiled: {', '.join(told)}"
 
 

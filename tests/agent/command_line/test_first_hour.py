@@ -200,3 +200,20 @@ def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_i
     assert "noisy.py (the reference is random)" in shown
     assert "1 of 1 done, 0 correct here, 1 not judged" in shown
     assert "compiled - correct - " in shown, "of no problem that can be judged there is no share"
+
+
+def test_a_batch_that_pauses_says_why(tmp_path, refused, capsys, warm_processes):
+    (tmp_path / "double.py").write_text(MODEL)
+    (tmp_path / "answer.md").write_text("```python\nimport torch\nclass ModelNew(:\n```\n")
+    command = ["batch", "double.py", "--run", "short", "--policy", "scripted:answer.md", "--draft", "policy"]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--device", "cpu"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert ended.value.code == Exit.INFRASTRUCTURE
+    assert "not finished 1 sample " in said
+    assert "paused, refused: scripted:answer.md has 1 answer, and turn 2 was asked for" in said
+
+    assert "'short' is a run of .kernelwright/runs.db, and one trajectory is wanted" in refused("inspect", "short")
+    with pytest.raises(SystemExit) as ended:
+        main(["export", "short", "--format", "jsonl"])
+    assert ended.value.code == Exit.DONE, "a run may be named where many trajectories can be meant"
