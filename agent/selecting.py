@@ -23,7 +23,7 @@ def trajectory_id(store: Store, asked: str) -> int:
             )
         raise InputError(
             f"{asked!r} is no trajectory and no run of {store.where}: give its number, or last, or a run "
-            f"(there are {', '.join(runs[:8]) or 'none yet'})"
+            f"(its runs: {', '.join(runs[:8]) or 'none yet'})"
         )
     newest = store.trajectories(limit=1)
     if not newest:
@@ -49,7 +49,7 @@ def candidate_filter(store: Store, id: str | None, run: str | None) -> Candidate
         return CandidateFilter(trajectory_id=trajectory_id(store, id))
     run = run or id
     if run is not None and run not in known:
-        raise InputError(f"no run {run!r} in {store.where}: there are {', '.join(known[:8]) or 'none yet'}")
+        raise InputError(f"no run {run!r} in {store.where}: its runs are {', '.join(known[:8]) or 'none yet'}")
     return CandidateFilter(run=run)
 
 

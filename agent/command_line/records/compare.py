@@ -67,7 +67,7 @@ def _compared(store: Store, which: list[str]) -> ComparedTrajectories | Compared
         return compare_trajectories(store, [trajectory_id(store, name) for name in others])
     if strange := [name for name in others if not name.isdigit() and name != "last"]:
         known = ", ".join(sorted(names)[:8])
-        raise InputError(f"no run {strange[0]!r} in {store.where}: there are {known}")
+        raise InputError(f"no run {strange[0]!r} in {store.where}: its runs are {known}")
     raise InputError(
         f"{runs[0]} is a run and {others[0]} a trajectory: compare runs with runs, trajectories with trajectories"
     )

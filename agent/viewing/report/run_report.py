@@ -88,7 +88,7 @@ def _attempts(store: Store, name: str) -> dict[str, Attempts]:
     samples = read_samples(store, TrajectoryFilter(run=name)) if row else []
     if row is None or not samples:
         known = ", ".join(run.name for run in store.runs()[:8]) or "none yet"
-        raise InputError(f"no run {name!r} with a trajectory in {store.where}: there are {known}")
+        raise InputError(f"no run {name!r} with a trajectory in {store.where}: its runs are {known}")
     planned = row.options.get("problems")
     problems = [str(p) for p in planned] if isinstance(planned, list) else []
     problems += [sample.problem for sample in samples]

@@ -11,6 +11,7 @@ from kernelwright.agent.viewing.report.figures import Estimate, Figures
 from kernelwright.agent.viewing.report.pairing import PairedComparison
 from kernelwright.agent.viewing.report.run_report import Against, PolicyGroup, ProblemSummary, RunReport
 from kernelwright.agent.viewing.report.samples import Cost
+from kernelwright.agent.viewing.show.words import number_of
 from kernelwright.tools.report import clean_text
 
 CSV_COLUMNS = (
@@ -39,7 +40,7 @@ def format_estimate(found: Estimate, share: bool = True) -> str:
 def figure_rows(found: Figures) -> list[tuple[str, str]]:
     """The figures in words, in the order in which people ask for them."""
     rows = [
-        ("problems", f"{found.problems}, {found.attempted} attempted, {_samples(found.samples)}"),
+        ("problems", f"{found.problems}, {found.attempted} attempted, {number_of(found.samples, 'sample')}"),
         ("compiled", format_estimate(found.compiled)),
         ("correct", format_estimate(found.correct)),
         (
@@ -48,11 +49,14 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
         ),
     ]
     if found.solved_by_compiler:
-        rows.insert(3, ("correct by the compiler's draft", f"{found.solved_by_compiler} of {_samples(found.samples)}"))
+        rows.insert(
+            3,
+            ("correct by the compiler's draft", f"{found.solved_by_compiler} of {number_of(found.samples, 'sample')}"),
+        )
     if found.unusable:
         rows.insert(1, ("not judged", _unusable_text(found)))
     if found.unfinished:
-        rows.insert(1, ("not finished", _samples(found.unfinished)))
+        rows.insert(1, ("not finished", number_of(found.unfinished, "sample")))
     if found.correct_on_cpu_only and not found.not_timed:
         rows.append(("correct on a CPU only", f"{found.correct_on_cpu_only} problems, which enter no speed figure"))
     rows += [(f"fast_{p:g}", _both(found.fast[p], found.fast_best[p])) for p in found.fast]
@@ -61,16 +65,12 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
     return [*rows, ("cost", cost_text(found.cost))]
 
 
-def _samples(count: int) -> str:
-    return f"{count} sample{'s' * (count != 1)}"
-
-
 def _unusable_text(found: Figures) -> str:
     named = [
         f"{name} ({_reason(found.unusable_because.get(name, ''))})" for name in found.unusable[:MAX_NAMED_PROBLEMS]
     ]
     more = len(found.unusable) - len(named)
-    count = "1 problem" if len(found.unusable) == 1 else f"{len(found.unusable)} problems"
+    count = number_of(len(found.unusable), "problem")
     told = ", ".join([*named, f"and {more} more"] if more else named)
     return f"{count}, in no share below, because of the reference and not of a kernel: {told}"
 

@@ -20,6 +20,7 @@ from kernelwright.agent.viewing.show.words import (
     format_bytes,
     format_milliseconds,
     format_ratio,
+    number_of,
     quoted_text,
 )
 from kernelwright.tools.manifests.suite import summary
@@ -78,13 +79,14 @@ def _row(manifest: Manifest, peak: Peak) -> list[Text]:
 def stats_view(stats: Stats) -> Table:
     """Shows how much a database holds."""
     states = ", ".join(f"{count} {state.value}" for state, count in stats.candidates.items())
+    right = number_of(stats.correct, "correct candidate")
     return facts_table(
         [
             ("database", f"{stats.where}, schema {stats.version}, {format_bytes(stats.bytes)}"),
             ("runs", stats.runs),
             ("trajectories", f"{stats.trajectories}, {stats.unfinished} unfinished"),
             ("candidates", states or "none"),
-            ("verdicts", f"{stats.verdicts}, {stats.correct} candidates are correct, {stats.rewards} rewards"),
+            ("verdicts", f"{stats.verdicts}, {right}, {number_of(stats.rewards, 'reward')}"),
             ("texts", f"{stats.blobs}, {format_bytes(stats.blob_bytes)} kept in {format_bytes(stats.stored_bytes)}"),
         ]
     )
