@@ -65,5 +65,5 @@ def add_speed_of_light(problem: Problem, result: ProfileResult, gpu: Any) -> Pro
             f"{floor:.4g} ms on this GPU: the time is "
             "impossible"
         )
-        raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.PHYSICS, message=message))
+        raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.TOO_FAST, message=message))
     return result.with_(roofline=line, speed_of_light=share, clocks=gpu.clocks)

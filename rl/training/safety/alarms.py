@@ -19,7 +19,7 @@ class Alarm(StrEnum):
     """The policy says the same thing whatever it is asked."""
     TAKEN_OVER = "taken_over"
     """One program is the answer to most of a batch's different problems, or nearly all rewarded rows."""
-    PHYSICS = "faster_than_physics"
+    TOO_FAST = "faster_than_physics"
     """A speed that memory and arithmetic do not allow."""
     CHEATS = "cheats"
     """Many candidates are found cheating."""
@@ -74,7 +74,7 @@ def check_step(seen: Sequence[WatchedCandidate], limits: Limits) -> None:
     for one in seen:
         if one.correct and one.speed_of_light is not None and one.speed_of_light > limits.speed_of_light:
             raise TrainingAlarm(
-                Alarm.PHYSICS,
+                Alarm.TOO_FAST,
                 f"candidate {one.candidate_id} runs at {one.speed_of_light:.0%} of the speed of light: "
                 "look at it with `agent inspect`, "
                 "and do not train on it",

@@ -101,7 +101,7 @@ def test_the_compiler_drafts_in_a_batch_too_where_the_policy_is_wrong_and_the_re
     )  # fmt: skip
     [group] = found.report.groups
     assert (group.figures.correct.value, group.figures.solved_by_compiler) == (1.0, 1)
-    assert "| correct by the compiler's draft | 1 of 1 samples |" in (tmp_path / "report" / "report.md").read_text()
+    assert "| correct by the compiler's draft | 1 of 1 sample |" in (tmp_path / "report" / "report.md").read_text()
     with Store.open(tmp_path / "both.db", readonly=True) as store:
         [row] = store.trajectories()
         assert [turn.completion.origin for turn in store.turns(row.id)] == [Origin.POLICY, Origin.COMPILER]

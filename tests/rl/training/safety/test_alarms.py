@@ -44,7 +44,7 @@ def test_an_honest_step_raises_no_alarm():
 
 def test_a_speed_over_physics_stops_the_training_at_the_first_candidate():
     assert (
-        raised([WatchedCandidate(candidate_id=1, problem_hash="p", correct=True, speed_of_light=1.3)]) is Alarm.PHYSICS
+        raised([WatchedCandidate(candidate_id=1, problem_hash="p", correct=True, speed_of_light=1.3)]) is Alarm.TOO_FAST
     )
 
 
