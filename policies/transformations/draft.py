@@ -29,6 +29,10 @@ PATTERN_WORDS = (
 )
 """One of which a problem's text names where a transformation may fit."""
 
+NORM_WORDS = ("LayerNorm", "layer_norm", "RMSNorm", "rms_norm")
+PRODUCT_WORDS = ("Linear", "linear(", *PATTERN_WORDS[-3:])
+"""One of which a problem's text names beside a norm where the two may be one kernel."""
+
 Runner = Callable[[str, dict[str, Any], float], dict[str, Any]]
 """Calls an entry with a payload in a process of its own, for so many seconds, and returns its answer."""
 
@@ -55,7 +59,8 @@ class TransformedDraft(Value):
 
 def may_transform(source: str) -> bool:
     """Whether a problem's text names anything that a transformation looks for; a cheap look before a process starts."""
-    return any(word in source for word in PATTERN_WORDS)
+    normed_product = all(any(word in source for word in words) for words in (NORM_WORDS, PRODUCT_WORDS))
+    return normed_product or any(word in source for word in PATTERN_WORDS)
 
 
 def transform(source: str, run: Runner, seconds: float = TRANSFORMATION_SECONDS) -> TransformedDraft:

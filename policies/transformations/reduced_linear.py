@@ -1,5 +1,5 @@
-"""A linear layer followed by a reduction of each row, in one kernel: a program holds whole rows of the result, which
-never lies in memory. For results whose rows fit into the registers of a block.
+"""A linear layer followed by a reduction or a norm of each row, in one kernel: a program holds whole rows of what the
+layer gives, which never lie in memory. For results whose rows fit into the registers of a block.
 """
 
 from __future__ import annotations
@@ -40,8 +40,26 @@ REDUCTIONS = {
     "amax": (LOWEST, "    reduced = tl.reduce(value, 1, larger)\n"),
     "sum": ("0.0", "    reduced = tl.sum(value, axis=1)\n"),
     "mean": ("0.0", "    reduced = tl.sum(value, axis=1) / outputs\n"),
+    "layer_norm": ("0.0", """    mean = tl.sum(value, axis=1) / outputs
+    centred = tl.where((column < outputs)[None, :], value - mean[:, None], 0.0)
+    variance = tl.sum(centred * centred, axis=1) / outputs
+    reduced = centred / tl.sqrt(variance + EPSILON)[:, None]
+"""),
+    "rms_norm": ("0.0", """    square = tl.sum(value * value, axis=1) / outputs
+    reduced = value / tl.sqrt(square + EPSILON)[:, None]
+"""),
 }  # fmt: skip
-"""Reduction -> what stands beyond the row's end, and its lines."""
+"""Reduction, or norm, of a row -> what stands beyond the row's end, and its lines."""
+NORMS = ("layer_norm", "rms_norm")
+WHOLE_ROWS = ("softmax", *NORMS)
+"""They give as many elements as a row has."""
+AFFINE = {
+    "scale": "    reduced *= tl.load(scale_pointer + column, mask=column < outputs, other=0.0)[None, :]\n",
+    "shift": "    reduced += tl.load(shift_pointer + column, mask=column < outputs, other=0.0)[None, :]\n",
+}
+"""What a norm's weight and bias, one element a column, do to its rows."""
+FP32_EPSILON = 1.1920928955078125e-07
+"""torch's epsilon of an RMS norm of fp32 that names none."""
 
 HEAD = """# A linear layer and the {name} of its rows in one kernel (kernelwright). Block sizes are not tuned.
 import torch
@@ -51,7 +69,7 @@ import triton.language as tl
 """
 KERNEL = '''@triton.jit
 def reduced_linear_kernel(
-    x_pointer, weight_pointer, bias_pointer, out_pointer, rows, inputs, outputs, output_stride, input_stride,
+    x_pointer, weight_pointer, bias_pointer, {pointers}out_pointer, rows, inputs, outputs, output_stride, input_stride,
     HAS_BIAS: tl.constexpr, ROW_BLOCK: tl.constexpr, STEP_BLOCK: tl.constexpr, COLUMNS: tl.constexpr,
 ):
     """Whole rows: `COLUMNS` holds all outputs of a row."""
@@ -84,7 +102,7 @@ outputs = weight.shape[{output_axis}]
 out = torch.empty({shape}, device=x.device, dtype=torch.float32)
 columns = max(16, triton.next_power_of_2(outputs))
 reduced_linear_kernel[lambda block: (triton.cdiv(rows, block["ROW_BLOCK"]),)](
-    x, weight, {bias}, out, rows, inputs, outputs, weight.stride({output_axis}), weight.stride({input_axis}),
+    x, weight, {bias}, {tensors}out, rows, inputs, outputs, weight.stride({output_axis}), weight.stride({input_axis}),
     HAS_BIAS={has_bias}, ROW_BLOCK=16, STEP_BLOCK=32, COLUMNS=columns, num_warps=8, num_stages=2,
 )
 return out"""
@@ -102,25 +120,46 @@ def write_reduced_linear(exported: Exported) -> str:
     if outputs > MAX_ROW_ELEMENTS:
         raise NotTransformed(f"a row of {outputs} does not fit into a block")
     host = HostText(exported.names, {})
-    whole = name == "softmax"
+    norm, whole = _Norm(reduction) if name in NORMS else None, name in WHOLE_ROWS
     shape = "(rows, outputs)" if whole else "(rows, 1)" if keeps_axis(reduction) else "(rows,)"
     body = HOST.format(
         weight=host.of(weight), x=host.of(x), bias="out" if bias is None else host.of(bias),
         has_bias=bias is not None, output_axis=0 if outputs_first else 1, input_axis=1 if outputs_first else 0,
-        shape=shape,
+        shape=shape, tensors="".join(f"{host.of(one)}, " for one in norm.tensors.values()) if norm else "",
     )  # fmt: skip
     problem = SimpleNamespace(text=ProblemText(exported.source), keywords={})
     needed, model = model_and_what_it_needs(problem, [*host.lines, *body.splitlines()], {})  # type: ignore[arg-type]
     imports = [n for n in needed if n.startswith(("import ", "from "))]
     head = HEAD.format(name=name) + "".join(f"{n}\n" for n in imports if n not in HEAD)
     beyond, lines = REDUCTIONS[name]
+    if norm is not None:
+        lines = lines.replace("EPSILON", repr(norm.epsilon)) + "".join(AFFINE[one] for one in norm.tensors)
     kernel = KERNEL.format(
         chain="".join(f"    value = {one}\n" for one in map(_expression, steps)), beyond=beyond, reduction=lines,
         store=STORE_ALL if whole else STORE_ROWS,
+        pointers="".join(f"{one}_pointer, " for one in norm.tensors) if norm else "",
     )  # fmt: skip
     joined = EXTREMES["amax"].rstrip("\n") if "larger" in lines else ""
     others = [n for n in needed if n not in imports]
     return "\n\n".join([one for one in (head, joined, kernel, *others, model) if one]) + "\n"
+
+
+class _Norm:
+    """The weight, the bias and the epsilon of a norm over a graph's last axis."""
+
+    def __init__(self, node: Any) -> None:
+        """Raises NotTransformed."""
+        schema = [argument.name for argument in node.target._schema.arguments]
+        given = dict(zip(schema, node.args, strict=False)) | node.kwargs
+        if len(given["normalized_shape"]) != 1:
+            raise NotTransformed("it is not the last of two axes that is normalized")
+        named = {"scale": given.get("weight"), "shift": given.get("bias")}
+        self.tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
+        """By what they do to the rows: `scale` and `shift`."""
+        if any(not str(tensor.meta["val"].dtype).endswith("float32") for tensor in self.tensors.values()):
+            raise NotTransformed("its weight is not of fp32")
+        epsilon = given.get("eps")
+        self.epsilon = float(epsilon) if epsilon is not None else 1e-5 if "bias" in schema else FP32_EPSILON
 
 
 def _find(exported: Exported) -> tuple[Any, list[Any], Any]:
@@ -132,7 +171,7 @@ def _find(exported: Exported) -> tuple[Any, list[Any], Any]:
     name = name_of(node)
     if len(outputs) != 1 or {"max": "amax", "_softmax": "softmax"}.get(name, name) not in REDUCTIONS:
         raise NotTransformed("what is returned is no reduction of rows")
-    if node.args[0].meta["val"].dim() != 2 or axes_of(node) != [1]:
+    if node.args[0].meta["val"].dim() != 2 or (name not in NORMS and axes_of(node) != [1]):
         raise NotTransformed("it is not the last of two axes that is reduced")
     reduction, node = node, node.args[0]
     steps: list[Any] = []

@@ -23,12 +23,19 @@ def get_inputs():
 def get_init_inputs():
     return [features, hidden]
 """
+NORMED = """self.linear = nn.Linear(features, hidden)
+        self.norm = nn.LayerNorm(hidden)
+        nn.init.normal_(self.norm.weight)
+        nn.init.normal_(self.norm.bias)"""
 LINEAR = "self.linear = nn.Linear(features, hidden)"
 WEIGHT = "self.weight = nn.Parameter(torch.randn(features, hidden))"
 PROBLEMS = {
     "softmax": (LINEAR, "torch.softmax(self.linear(x) * 0.5, dim=1)"),
     "logsumexp": (LINEAR, "torch.logsumexp(self.linear(x) / 3.0, dim=1, keepdim=True)"),
     "maximum": (WEIGHT, "torch.max(torch.sigmoid(x @ self.weight), dim=1)[0]"),
+    "layer norm": (NORMED, "self.norm(torch.relu(self.linear(x)))"),
+    "layer norm without weights": (LINEAR, "nn.functional.layer_norm(self.linear(x), self.linear.bias.shape)"),
+    "RMS norm": (NORMED, "nn.functional.rms_norm(self.linear(x), self.norm.weight.shape, self.norm.weight)"),
     "sum of a function": (LINEAR, "torch.relu(self.linear(x) - 0.25).sum(dim=-1)"),
 }
 
