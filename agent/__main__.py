@@ -1,6 +1,20 @@
 """`python -m kernelwright.agent`, the same as the command `agent`."""
 
-from kernelwright.agent.cli import main
+import sys
+
+INTERRUPTED = 130
+"""The exit status of `agent.errors.Exit`, which is not imported yet."""
+
+
+def run() -> None:
+    """Runs the command `agent`. Ctrl-C while its modules are imported ends it as Ctrl-C does later: in one line."""
+    try:
+        from kernelwright.agent.cli import main
+    except KeyboardInterrupt:
+        print("agent: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    main()
+
 
 if __name__ == "__main__":
-    main()
+    run()

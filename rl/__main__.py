@@ -1,5 +1,20 @@
-"""`python -m kernelwright.rl`."""
+"""`python -m kernelwright.rl`, the same as the command `rl`."""
 
-from kernelwright.rl.cli import main
+import sys
 
-main()
+INTERRUPTED = 130
+"""The exit status of `agent.errors.Exit`, which is not imported yet."""
+
+
+def run() -> None:
+    """Runs the command `rl`. Ctrl-C while its modules are imported ends it as Ctrl-C does later: in one line."""
+    try:
+        from kernelwright.rl.cli import main
+    except KeyboardInterrupt:
+        print("rl: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    main()
+
+
+if __name__ == "__main__":
+    run()

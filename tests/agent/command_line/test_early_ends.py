@@ -163,3 +163,19 @@ def test_an_interrupt_while_a_text_is_executed_ends_with_the_exit_status_of_one(
     surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}/src"}
     done = subprocess.run([sys.executable, "-m", "interrupted"], env=surroundings, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "cleaned\n")
+
+
+@pytest.mark.parametrize("command", ["agent", "rl"])
+def test_an_interrupt_while_the_command_is_imported_is_one_line(command):
+    """It lasts a third of a second and more, on a loaded machine seconds."""
+    text = (
+        "import runpy, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        f"runpy.run_module('kernelwright.{command}', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (Exit.INTERRUPTED, "", f"{command}: interrupted\n")

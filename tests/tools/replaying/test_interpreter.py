@@ -63,7 +63,7 @@ def _run(folder: Path, quicker: bool) -> dict:
     script.write_text(SCRIPT.format(quicker=quicker))
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=False, cwd=root,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": root},
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{root}/src:{root}"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
