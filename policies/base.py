@@ -128,7 +128,8 @@ class Completion(Value):
     origin: Origin = Origin.POLICY
     prompt_token_ids: tuple[int, ...] | None = None
     token_ids: tuple[int, ...] | None = None
-    """Every token drawn, the end token and the stop string's among them. Never re-tokenised text."""
+    """Every token drawn, with the end token and the stop string's. These are never made by tokenising the text again.
+    """
     logprobs: tuple[float, ...] | None = None
     """One for each token drawn (natural logarithm). Of the distribution really sampled where `exact` says so."""
     exact: bool = False

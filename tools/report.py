@@ -280,7 +280,7 @@ class Report(Value):
     advice: tuple[str, ...] = ()
     """What the text looks like. Never the verdict."""
     compiles: tuple[CompileResult, ...] = ()
-    """One a target, the main target first."""
+    """One for each target, the main target first."""
     interpreted: CorrectnessResult | None = None
     correctness: CorrectnessResult | None = None
     profile: ProfileResult | None = None

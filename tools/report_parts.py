@@ -23,7 +23,7 @@ def failure_of_judge(error: Exception) -> Failure:
 
 
 def with_verdict(report: Report, judged: JudgeFindings, rung: Rung, **stage: Any) -> Report:
-    """The report with one correctness rung put on."""
+    """Returns the report with one correctness rung added."""
     result = judged.result
     return report.with_(
         rung=rung, failure=report.failure or result.failure, correct=result.failure is None,

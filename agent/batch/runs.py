@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
 
 class RunActivity(NamedTuple):
-    """One run at work, for whoever watches."""
+    """What one run is doing at this moment, for whoever watches."""
 
     problem: str
     sample: int

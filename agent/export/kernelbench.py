@@ -25,7 +25,7 @@ NOT_TIMED_MS = -1.0
 def write_layout(
     store: Store, samples: Sequence[Sample], folder: Path, titles: Mapping[str, str] | None = None
 ) -> list[Path]:
-    """The folders, one a level: kernels, eval_results.json, pass_at_k_results.json, baseline_time_torch.json.
+    """The folders, one for each level: kernels, eval_results.json, pass_at_k_results.json, baseline_time_torch.json.
 
     Samples of other suites are left out. `titles`: file stems by problem (`1_Square_matrix_multiplication_`), for the
     baseline.

@@ -161,7 +161,7 @@ class PlacingPool:
             judge.begin(waiting.ask, waiting.work)
 
     def _free_judge(self, device: DeviceKind, taken: Sequence[Judge]) -> Judge | None:
-        """The one with the most room, those given in this round counted."""
+        """Returns the judge with the most free places, those given in this round counted."""
         room = {id(judge): (judge.free - taken.count(judge), judge) for judge in self._judges if judge.kind is device}
         best = max(room.values(), key=lambda entry: entry[0], default=None)
         return best[1] if best is not None and best[0] > 0 else None

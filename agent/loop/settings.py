@@ -54,7 +54,7 @@ class Settings(Value):
     prompts: Path | None = None
     """A folder of the user's own."""
     prompt_version: str = ""
-    """Set by who opens the run: other texts make another command."""
+    """The version of the prompts' texts. Whoever opens the run sets it: other texts make another command."""
 
     @property
     def tunes_from(self) -> int | None:

@@ -36,7 +36,7 @@ def _json(path: Path) -> Any:
 
 
 def _rows(path: Path, whole: bool = False) -> list[Any]:
-    """The values of a file, one a line, or the whole file as one. Raises ProblemError."""
+    """The values of a file, one per line, or the whole file as one. Raises ProblemError."""
     try:
         if path.stat().st_size > MAX_DATA_FILE_BYTES:
             raise ProblemError(

@@ -19,7 +19,7 @@ JOURNAL_VERSION = 1
 
 
 class Journal:
-    """Rows of JSON, one a line, after a first line that says of which tuning. For one thread."""
+    """Rows of JSON, one per line, after a first line that says of which tuning. For one thread."""
 
     def __init__(self, path: Path, identity: str) -> None:
         """identity: of everything that decides what the rows say.

@@ -107,6 +107,6 @@ def _by_kernel(space: Space) -> dict[str, list[Parameter]]:
 
 
 def _tuned(store: Store) -> list[Turn]:
-    """The latest first."""
+    """Returns what was tuned, the latest first."""
     found = deque(store.samples(CandidateFilter(action=Action.TUNE, correct=True)), maxlen=MAX_CANDIDATES_READ)
     return list(reversed(found))

@@ -46,7 +46,7 @@ NO_AUTOTUNE_LIST_MESSAGE = (
     "first shape were written"
 )
 MAX_JUDGED_CONFIGURATIONS = 4
-"""Times the number of right ones that are wanted."""
+"""Configurations that are judged, at most, for each right one that is wanted."""
 
 
 class Tuner:

@@ -50,7 +50,7 @@ class WindowSizes:
         return self.symbols[plain]
 
     def integer(self, size: Any) -> Any:
-        """The same of a symbolic integer."""
+        """Replaces window sizes in a symbolic integer, as `symbol` does in an expression."""
         import torch
 
         if not isinstance(size, torch.SymInt):

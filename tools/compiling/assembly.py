@@ -23,7 +23,7 @@ STEP_SECONDS = 60.0
 MAX_TEXT_BYTES = 4 << 20
 """Bytes of one kernel's text that are read."""
 MAX_SPECIALISATIONS = 64
-"""Specialisations: an autotuned kernel may have hundreds."""
+"""Specialisations that are compiled, at most: an autotuned kernel may have hundreds."""
 
 
 class Listing(Value):

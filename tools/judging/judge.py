@@ -80,7 +80,7 @@ def _without_memory(error: Exception) -> bool:
 
 
 class Judge:
-    """A context manager. Not thread-safe: one a lane."""
+    """A context manager. Not thread-safe: one for each lane."""
 
     def __init__(self, device: str, zygote: Zygote, *, gpu: Gpu | None = None, sharers: int = 1) -> None:
         """device: cpu or cuda:N.

@@ -82,7 +82,7 @@ class Reply(Value):
     shared: tuple[int | None, ...] = ()
     """For each output that is described, the first one before it whose memory it shares."""
     copied: tuple[bool, ...]
-    """One a place: whether the output had its shape and dtype and was copied there."""
+    """One for each place: whether the output had its shape and dtype and was copied there."""
     written_outside: str = ""
     """What was written beside a tensor, where that did not end the call; empty where nothing was."""
     read_outside: str = ""

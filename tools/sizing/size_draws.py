@@ -250,7 +250,9 @@ def _reaching(structure: SizeStructure, chooser: Chooser, thresholds: Sequence[i
 
 
 def _crossing(structure: SizeStructure, chooser: Chooser, threshold: int) -> Iterator[list[int]]:
-    """One dimension over the threshold, or a multiple of it; then everything together over it."""
+    """Yields multipliers with one dimension over the threshold, or at a multiple of it; then with all dimensions
+    together over it.
+    """
     floors = structure.floors
     for index in chooser.order:
         unit = structure.value(index, [1 if i == index else f for i, f in enumerate(floors)])

@@ -87,8 +87,8 @@ class Search:
         return self.sizes.get(name, self.original[name])
 
     def _jump(self) -> bool:
-        """Every size at its goal at once, the largest below it, for a reference that takes too long to try as it
-        is, such as a recurrence.
+        """Sets every size to its goal at once, the largest goal below it, for a reference that takes too long to try as
+        it is, such as a recurrence.
         """
         large = {n: v for n, v in self.original.items() if v > MAX_VALUE_LEFT_ALONE and not NAMES_LEFT_ALONE.search(n)}
         goals = {n: min(v, goal_of(v) * self.factor) for n, v in large.items()}

@@ -30,7 +30,7 @@ STEP_SECONDS = 20.0
 
 
 class Clock:
-    """One a GPU. Keeps what a write over the cache costs there."""
+    """The clock of one GPU. It keeps what a write over the cache costs there."""
 
     def __init__(self, device: str) -> None:
         import torch

@@ -39,7 +39,7 @@ class TracedCandidate(Value):
 
     traced: Traced = Traced()
     failures: tuple[Failure | None, ...] = ()
-    """One a size. A failure of the whole (an import that raises, a process that died) is the failure of every size."""
+    """One for each size. A failure of the whole (an import that raises, a process that died) is the failure of all."""
     notes: tuple[str, ...] = ()
     output: str = ""
     isolation: Isolation | None = None

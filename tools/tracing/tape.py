@@ -45,7 +45,7 @@ class Tape(TorchDispatchMode):
         """For each tensor, by number, the identity of its storage."""
         self._data = 0
         self.launches = 0
-        """Launches so far, in whatever list they are."""
+        """Launches that were recorded so far."""
 
     # -------------------------------------------------------------- tensors
     def number(self, tensor: torch.Tensor) -> int:

@@ -213,8 +213,7 @@ class Traced(Strict):
     functions: dict[str, Function] = {}
     kernels: dict[str, Kernel] = {}
     traces: tuple[Trace | None, ...] = ()
-    """One a size, in the order asked for; None where the host code raised (`failures` of the process's answer says
-    how).
+    """One for each size, in the order asked for; None where the host code raised (`failures` of the answer says how).
     """
 
 

@@ -81,7 +81,7 @@ class Connection(H11Protocol):
     reader_seconds = READER_SECONDS
     most_connections = MAX_CONNECTIONS
     _heard = 0.0
-    """When something arrived last, by the loop's clock."""
+    """When something arrived last, by the clock of the event loop."""
     _header_deadline: asyncio.TimerHandle | None = None
     _reader_deadline: asyncio.TimerHandle | None = None
 

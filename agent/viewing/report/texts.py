@@ -118,7 +118,7 @@ def cost_text(cost: Cost) -> str:
 
 
 def against_rows(against: Against) -> list[tuple[str, ...]]:
-    """Writes a comparison with another batch as rows of cells, one a test."""
+    """Writes a comparison with another batch as rows of cells, one for each test."""
     return [paired_cells(test) for test in against.tests]
 
 

@@ -22,9 +22,9 @@ class ScoredCompletion(NamedTuple):
     prompt_ids: Sequence[int]
     completion_ids: Sequence[int]
     logps: Sequence[float]
-    """One a completion token, of the policy that drew it."""
+    """One for each completion token, of the policy that drew it."""
     advantage: float | Sequence[float]
-    """One, or one a completion token."""
+    """One, or one for each completion token."""
     mask: Sequence[int] | None = None
     """1 where the policy drew the token, 0 where the environment wrote it; None: it drew them all."""
     figures: dict[str, float] | None = None

@@ -73,7 +73,7 @@ class Parameters:
     ) -> None:
         """signature: parameter -> Triton's type, a list for a tuple.
 
-        tensor_maps: the kernel's `tensordesc_meta`, one a descriptor in order, or nothing.
+        tensor_maps: the kernel's `tensordesc_meta`, one for each descriptor in order, or nothing.
         """
         self._types = {name: kind for name, kind in signature.items() if kind != "constexpr"}
         self._maps, self._flags = list(tensor_maps or ()), flags

@@ -107,7 +107,7 @@ class Guard:
 
     # ------------------------------------------------------------------ where
     def _one_storage(self, addresses: Any, size: int) -> int:
-        """The storage that all of the addresses lie in; -1 where there is none."""
+        """Returns the storage that all of the addresses lie in; -1 where there is none."""
         if addresses.size == 1:
             low = high = addresses.item()
         elif addresses.size:
@@ -126,7 +126,7 @@ class Guard:
         return self.extents.described(int(outside.reshape(-1)[0]))
 
     def _scattered_load(self, addresses: Any, mask: Any, other: Any, dtype: Any) -> Any:
-        """Lanes in several storages, or outside of all."""
+        """Loads for lanes whose addresses lie in several storages, or outside of all."""
         places = np.full(addresses.shape, -1)
         places[mask] = self.extents.places(addresses[mask], dtype.itemsize)
         outside = mask & (places < 0)

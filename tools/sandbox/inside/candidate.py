@@ -24,7 +24,7 @@ CHANNEL, RULESET = 3, 4
 def run(
     kind: Kind, layers: Layers, request: Request, channel_fd: int, output_fd: int, common: list[tuple[int, int]]
 ) -> None:
-    """Until the job ends. Never returns."""
+    """Runs the job in this process, which ends with it. Never returns."""
     code = 70
     try:
         kernel.die_with_parent()

@@ -44,7 +44,7 @@ class Hierarchy:
 
 
 class Group:
-    """The folders of one candidate's process, one a hierarchy."""
+    """The folders of one candidate's process, one for each hierarchy."""
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders

@@ -18,7 +18,7 @@ KEYWORD = "input_precision"
 def precision_parameters(
     text: Text, scopes: Scopes, launches: Sequence[LaunchSyntax], kernels: Iterable[KernelSyntax]
 ) -> list[Parameter]:
-    """One a kernel; none of a kernel whose products do not all have the same precision."""
+    """One for each kernel; none of a kernel whose products do not all have the same precision."""
     found = []
     for kernel in kernels:
         read = [_of_dot(text, scopes, kernel, dot, launches) for dot in kernel.dots]

@@ -117,7 +117,7 @@ class AxisKernel:
         return kernel_lines(self.sketch, steps, site, self.extra)
 
     def after(self, steps: list[Step], value: str) -> None:
-        """A chain over reduced values."""
+        """Draws a chain over reduced values."""
         axis = self.axis
         site = ChainSite(value, axis.out, axis.out_mask, indent="    ")
         self.lines += kernel_lines(self.sketch, steps, site, self.extra)

@@ -8,7 +8,7 @@ from kernelwright.rl.data.synth.engine.operations import ACTIVATIONS, ARITHMETIC
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 INLINE_SHARE = 0.65
-"""How often a constant is written in forward rather than given to __init__."""
+"""The share of constants that are written in forward rather than given to `__init__`."""
 MODULE_SHARE = 0.3
 LEARNED_SHARE = 0.12
 """The share of the constants that training's models are given which are parameters of one number."""

@@ -20,7 +20,7 @@ THIRD_PART_SHARE = 0.35
 
 
 def draw_parts(sketch: Sketch, depth: int) -> list[int]:
-    """Operations of each kernel, `depth` in all, one at least each; sets the sketch's stages."""
+    """Draws the operations of each kernel, `depth` in all and at least one each, and sets the sketch's stages."""
     count = 1
     if depth > 1 and sketch.chance(SECOND_PART_SHARE):
         count = 3 if depth > 2 and sketch.chance(THIRD_PART_SHARE) else 2
