@@ -6,7 +6,7 @@ from kernelwright.policies.base import Capabilities, Policy, PromptForm, StopsAn
 
 
 class Forwarding:
-    """All of a policy but `sample`."""
+    """Forwards everything of a policy but `sample`."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

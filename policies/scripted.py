@@ -69,7 +69,7 @@ class ScriptedPolicy:
         return self._script.prompt_form
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: nothing is held."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """The next answer of the first part that fits each prompt. Raises PolicyRefused where none is left."""

@@ -276,7 +276,7 @@ class Store:
             return finding.formulas(session, wanted or CandidateFilter())
 
     def verdicts(self, candidate_id: int) -> list[Verdict]:
-        """All there ever were, the first first."""
+        """Returns all verdicts there ever were, the first first."""
         with self._transactions.read() as session:
             rows = select(Verdict).where(col(Verdict.candidate_id) == candidate_id).order_by(col(Verdict.id))
             return list(session.execute(rows).scalars())
@@ -309,7 +309,7 @@ class Store:
         return self._pages(wanted, formula)
 
     def turns(self, trajectory_id: int) -> list[Turn]:
-        """All of a trajectory's turns, unfinished ones among them."""
+        """Returns all of a trajectory's turns, unfinished ones among them."""
         with self._transactions.read() as session:
             if not finding.has_turns(session, trajectory_id):
                 return []

@@ -150,7 +150,7 @@ def _rebuild(connection: Connection) -> None:
 
 
 def _pages(connection: Connection, statement: Any, id: Any, size: int = 500) -> Iterator[Any]:
-    """Every row in the order of `id`, the first column, some at a time."""
+    """Yields every row in the order of `id`, the first column, some at a time."""
     after = 0
     while rows := connection.execute(statement.where(id > after).order_by(id).limit(size)).all():
         yield from rows

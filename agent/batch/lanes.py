@@ -113,7 +113,7 @@ class Gate:
 
 
 class Lanes:
-    """All of them."""
+    """The lanes of one batch."""
 
     def __init__(self, policy_places: int, workers: int, gpu: bool, tunes: bool = False) -> None:
         self.tuning = Gate("tuning", 1) if tunes else None

@@ -27,7 +27,7 @@ RENAMED_IN_RL = {
     "rewards": {"--formula": "--reward"},
     "data mistakes": {"--device": "--policy-device"},
 }
-"""The same of `rl`."""
+"""The old and new names of options, by command of `rl`."""
 
 
 class WrappingCommand(TyperCommand):

@@ -67,7 +67,7 @@ def _about(sides: Sequence[Side]) -> tuple[tuple[str, ...], ...]:
 
 
 def _metrics(sides: Sequence[Metrics]) -> tuple[tuple[str, ...], ...]:
-    """Each of the others with what it has more (or less) than the first."""
+    """Returns a row for each of the others with what it has more (or less) than the first."""
     rows = [
         _numbers("turns", sides, lambda m: m.cost.turns),
         _numbers("turns to the first correct", sides, lambda m: m.first_correct),

@@ -43,7 +43,7 @@ class PoolConnection:
         self._connection, self._lock = connection, threading.Lock()
 
     def send(self, message: FromJudge) -> None:
-        """Nothing where the pool is gone: the reading thread ends the process."""
+        """Sends a message; does nothing where the pool is gone, since the reading thread then ends the process."""
         try:
             with self._lock:
                 self._connection.send_bytes(message.model_dump_json().encode())
@@ -83,7 +83,7 @@ def _live(line: PoolConnection) -> None:
 
 
 def _serve(line: PoolConnection, maker: VerdictMaker, capacity: int) -> None:
-    """Until the pool is gone. What is under way then is thrown away."""
+    """Serves until the pool is gone. What is under way then is thrown away."""
     with ThreadPoolExecutor(capacity, thread_name_prefix="verdict") as threads:
         while (message := line.read()) is not None:
             match message:

@@ -80,7 +80,7 @@ class RayJudge(PlacedJudge):
 
     # -------------------------------------------------------------- its threads
     def _watch(self) -> None:
-        """Until the actor is dead."""
+        """Watches the actor until it is dead."""
         import ray
 
         try:

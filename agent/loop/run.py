@@ -191,7 +191,9 @@ class Run:
         self._decide()
 
     def _judge(self) -> None:
-        """All rungs, up to the first that fails; the verdict's row; then up the ladder as far as the report goes."""
+        """Has a candidate judged on all rungs, up to the first that fails; writes the verdict's row; then climbs as far
+        as the report goes.
+        """
         assert self.current is not None
         if self.current.report is None:
             report = self._judging.report(

@@ -219,7 +219,7 @@ class Tools:
         return _told(await asyncio.to_thread(self._judging.result, begun.verdict_id))
 
     async def _wait(self, verdict_id: str, seconds: float) -> None:
-        """Until the verdict has ended or so many seconds have passed. A client that hangs up ends no verdict."""
+        """Waits until the verdict has ended or so many seconds have passed. A client that hangs up ends no verdict."""
         running = self._judging.running(verdict_id)
         if running is not None:
             await asyncio.wait([asyncio.wrap_future(running)], timeout=seconds)

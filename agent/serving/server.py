@@ -91,7 +91,7 @@ def listen(plan: ServerOptions) -> socket.socket:
 
 
 def serve(plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callable[[str], None]) -> None:
-    """Until it is stopped. Raises InputError, InfrastructureError and, after Ctrl-C, KeyboardInterrupt."""
+    """Serves until it is stopped. Raises InputError, InfrastructureError and, after Ctrl-C, KeyboardInterrupt."""
     allow_many()
     tokens = Tokens.read(plan.token_file)
     listening = listen(plan)

@@ -30,7 +30,7 @@ class WaitingLine:
         self._places[verdict_id] = (device, sequence)
 
     def remove(self, verdict_id: str) -> None:
-        """Nothing where it does not wait."""
+        """Removes one from the line; does nothing where it does not wait."""
         if (place := self._places.pop(verdict_id, None)) is not None:
             device, sequence = place
             self._order[device].remove((sequence, verdict_id))

@@ -272,7 +272,7 @@ class DeviceQueue(Message):
     running: int
     seconds_per_verdict: float | None = None
     eta_seconds: float | None = None
-    """Until all that is queued now has ended."""
+    """Seconds until all that is queued now has ended."""
 
 
 class QueueState(Message):

@@ -64,7 +64,7 @@ class Journal:
 
 
 def _lines(path: Path) -> Iterator[Any]:
-    """Whole rows; what follows a broken one is not believed."""
+    """Returns the whole rows; what follows a broken one is not believed."""
     for line in path.read_bytes().split(b"\n"):
         if not line:
             continue

@@ -39,7 +39,7 @@ class CompilerPolicy:
         )
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
 
 class DraftedTurn(Forwarding):

@@ -78,7 +78,7 @@ _prepared: list[bool] = []
 
 
 def _prepare() -> None:
-    """Once a process: the patches stay."""
+    """Prepares the process, once: the patches stay."""
     if _prepared:
         return
     gc.set_threshold(COLLECTED_AFTER)

@@ -143,7 +143,7 @@ class ContinuousBatch:
             self._read(free, rows)
 
     def _set(self, places: Sequence[int], rows: Sequence[SequenceInDecoding]) -> None:
-        """All that a row brings in one transfer, as float64: that holds every one of these numbers."""
+        """Moves all that a row brings in one transfer, as float64: that holds every one of these numbers."""
         import torch
 
         numbers = [
@@ -173,7 +173,7 @@ class ContinuousBatch:
         self._live[at] = True
 
     def _read(self, places: Sequence[int], rows: Sequence[SequenceInDecoding]) -> None:
-        """All but the last token of each prompt; the last one is the first step's input."""
+        """Reads all but the last token of each prompt; the last one is the first step's input."""
         unique: dict[tuple[int, ...], list[int]] = {}
         for place, row in zip(places, rows, strict=True):
             if len(row.prompt) > 1:

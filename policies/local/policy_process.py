@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
-    """Until nobody is there any more; raises EOFError or OSError then."""
+    """Serves until nobody is there any more; raises EOFError or OSError then."""
     from kernelwright.policies.local.in_process_policy import InProcessPolicy
 
     try:

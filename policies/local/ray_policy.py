@@ -148,7 +148,9 @@ class RayPolicy(OpenedElsewhere):
 
     # -------------------------------------------------------------- actors
     def _begun(self) -> Any:
-        """Never restarted by Ray, its calls never retried: both are done here, where the weights are known."""
+        """Begins an actor that Ray never restarts, and whose calls it never retries: both are done here, where the
+        weights are known.
+        """
         import ray
 
         on_gpu = str(self._options.get("device", "cpu")).startswith("cuda")
@@ -186,7 +188,7 @@ class RayPolicy(OpenedElsewhere):
         return found
 
     def _answer(self, place: int, actor: Any, requests: Sequence[Request]) -> ActorAnswer | None:
-        """None where the actor died, and another one is in its place."""
+        """Returns the answer, or None where the actor died and another one is in its place."""
         import ray
 
         try:
@@ -202,7 +204,9 @@ class RayPolicy(OpenedElsewhere):
             return None
 
     def _replace(self, place: int, dead: Any) -> None:
-        """Once for all who asked the dead one. One that dies while it begins is replaced by who asks it next."""
+        """Replaces a dead actor once for all who asked it. One that dies while it begins is replaced by who asks it
+        next.
+        """
         import ray
 
         with self._lock:

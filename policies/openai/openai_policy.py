@@ -106,7 +106,7 @@ class OpenAIPolicy:
         return self._loop.wait_for(self._sample(requests)) if requests else []
 
     async def _sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """All together; a hopeless refusal (a wrong key) stops those that have not begun."""
+        """Asks all requests together; a hopeless refusal (a wrong key) stops those that have not begun."""
         connection = self._open()
         self._served = await connection.served()
         hopeless, gate = asyncio.Event(), asyncio.Semaphore(self._at_once)

@@ -130,7 +130,7 @@ def _base_of(trainer: Any, subject: Subject) -> str | None:
 
 
 def silence_libraries(trainer: Any) -> None:
-    """Nothing on stdout but what the command prints."""
+    """Silences libraries: on stdout is nothing but what the command prints."""
     from transformers import PrinterCallback
     from transformers.utils import logging
 

@@ -60,7 +60,7 @@ class Transactions:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Every write inside, by this thread, in one durable transaction."""
+        """Commits every write inside, by this thread, in one durable transaction."""
         with self._lock:
             if self._inside is not None:
                 yield

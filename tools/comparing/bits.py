@@ -38,7 +38,7 @@ def _in_order_of_memory(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _words(contiguous: Any) -> Any:
-    """All elements in one row, as whole numbers of their size; complex ones as pairs."""
+    """Returns all elements in one row, as integers of their size; complex ones as pairs."""
     import torch
 
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}

@@ -350,7 +350,7 @@ def run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: li
 
 
 def tensors_of_run(expected: Expected) -> list[Any]:
-    """All that is read where a draw's reference is run again, or its outputs are compared with float64's."""
+    """Yields all that is read where a draw's reference is run again, or its outputs are compared with float64's."""
     import torch
 
     held = [v for module in expected.weights.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]

@@ -192,7 +192,7 @@ class BuffersAsTheyWere:
         self._held = [(n, b, b.clone()) for n, b in named if n in names]
 
     def put_back(self) -> None:
-        """The same tensors, with what they held."""
+        """Gives the same tensors what they held."""
         for name, buffer, copy in self._held:
             buffer.copy_(copy)
             _put_buffer(self._model, name, buffer)
@@ -255,7 +255,7 @@ def _same(now: Any, before: Any) -> bool:
 
 
 def double(model: Any) -> Any:
-    """The same model in float64. `Reference.run` gives it the random numbers that the model itself draws."""
+    """Returns the same model in float64. `Reference.run` gives it the random numbers that the model itself draws."""
     import copy
 
     import torch

@@ -153,7 +153,7 @@ def _names() -> tuple[str, ...]:
 
 @functools.cache
 def _settings() -> tuple[_Setting, ...]:
-    """Every setting that this torch has."""
+    """Yields every setting that this torch has."""
     return (*_precisions(), *_libraries(), *_autocasts(), *_modes())
 
 

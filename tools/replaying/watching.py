@@ -104,7 +104,7 @@ class Watch(TorchDispatchMode):
             self._off -= 1
 
     def launching(self, launch: Callable[..., None]) -> Callable[..., None]:
-        """The same launches, looked at."""
+        """Returns the same launches, which are watched."""
 
         def watched(kernel: str, grid: tuple[int, int, int], args: dict[str, Any], table: Any) -> None:
             with self.off(), _disable_current_modes():  # what this asks of torch is looked at by nobody

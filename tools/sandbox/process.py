@@ -38,7 +38,7 @@ EXIT_SECONDS = 3.0
 second where many share a GPU.
 """
 MAX_END_SECONDS = 60.0
-"""Until nothing of a killed candidate is left: two hundred processes on a busy machine take several."""
+"""Seconds until nothing of a killed candidate is left: two hundred processes on a busy machine take several."""
 MAX_OUTPUT_CHARACTERS = 8000
 """Characters, and bytes of UTF-8, of what a candidate printed."""
 READING_SECONDS = 5.0

@@ -196,7 +196,7 @@ class _Compiler:
         self._worker.end()
 
     def close(self) -> None:
-        """The same, where nobody waits for an answer."""
+        """Ends the process, where nobody waits for an answer."""
         self._worker.close()
         self._said.close()
 
@@ -256,7 +256,7 @@ def _ahead_processes() -> int:
 
 
 def measure(problem: Problem, device: str) -> Baseline:
-    """Both on the same inputs, call by call in turns, the L2 cache written over before each."""
+    """Times both on the same inputs, call by call in turns, and writes over the L2 cache before each."""
     import torch
 
     from kernelwright.tools.references.reference import Reference

@@ -280,7 +280,7 @@ class Capture(contextlib.AbstractContextManager[None]):
 
 
 def install_graphs(tape: Tape) -> None:
-    """Once a process, before the candidate's text is read."""
+    """Is called once in a process, before the candidate's text is read."""
     import torch
 
     Graph.tape = tape

@@ -64,7 +64,7 @@ class CompileScore(Value):
 
 
 def score(source: str, trace: Trace, compile_kernels: Compile, target: str) -> CompileScore:
-    """Never raises for what a candidate does."""
+    """Scores a text by what its compilation says. Never raises for what a candidate does."""
     found = trace(source)
     launches = launches_at(found.traced)
     if not launches:

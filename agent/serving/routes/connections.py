@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER_SECONDS = 30.0
-"""Until the whole header of a request has arrived, from its first byte on; then the connection is closed."""
+"""Seconds until the whole header of a request has arrived, from its first byte on; then the connection is closed."""
 BODY_SECONDS = 30.0
-"""Until the whole body has arrived; then 408."""
+"""Seconds until the whole body has arrived; then the answer is 408."""
 READER_SECONDS = 30.0
 """Seconds for which a reader may take nothing; after them the connection is closed."""
 MAX_CONNECTIONS = 4096

@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1", tags=["verdicts"])
 SMALL_SUBMISSION_CHARACTERS = 32 * 1024
 """Characters of a submission that is taken within the event loop, in a millisecond; larger ones take a thread."""
 STREAM_SECONDS = 5
-"""Until a client that has too many streams of events may ask for one again."""
+"""Seconds until a client that has too many streams of events may ask for one again."""
 POSITION_SECONDS = 1.0
 """Seconds between two looks at the place of a verdict that waits."""
 Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hex digits.")]

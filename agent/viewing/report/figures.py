@@ -168,7 +168,7 @@ def _best_rate(attempts: Attempts, holds: Callable[[Sample], bool], seed: int) -
 
 
 def best_speedups(attempts: Attempts) -> list[float]:
-    """Each problem's best speedup, where there is one."""
+    """Returns each problem's best speedup, where there is one."""
     best = [max((s.timed for s in own if s.timed is not None), default=None) for own in attempts.values()]
     return [speedup for speedup in best if speedup is not None and speedup > 0]
 

@@ -57,7 +57,7 @@ def choose_view(asked: str) -> View:
 
 
 def view_of(view: View, store: Store, viewed: ViewedTrajectory, turn: Turn) -> RenderableType:
-    """All but PTX, which takes a compiler: `assembly_view`."""
+    """Returns the lines of every view but PTX, which takes a compiler: `assembly_view`."""
     match view:
         case View.PROMPT:
             return prompt_view(turn)

@@ -223,7 +223,7 @@ _collectors: list[Any] = []
 
 @contextmanager
 def _pausing() -> Iterator[None]:
-    """Nothing is collected for the steps that are being run; for those that begin inside it is."""
+    """Stops collecting for the steps that are being run; those that begin inside are collected for."""
     before = [c.paused for c in _collectors]
     for one in _collectors:
         one.paused = True

@@ -44,6 +44,6 @@ class Host:
     returned: list[str] = field(default_factory=list)
 
     def launches(self) -> list[Launch]:
-        """All of them, those inside loops too."""
+        """Yields all launches, those inside loops too."""
         inside = [s.host.launches() if isinstance(s, Loop) else [s] for s in self.steps if isinstance(s, Loop | Launch)]
         return [launch for some in inside for launch in some]

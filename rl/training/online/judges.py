@@ -183,7 +183,7 @@ class JudgePool:
             self._seconds += seconds
 
     def _restart(self, broken: Future[Any]) -> None:
-        """Once for all who waited."""
+        """Restarts the judges once for all who waited."""
         with self._lock:
             if any(waiting.future is broken for waiting in self._known.values()):
                 self._renew()

@@ -38,7 +38,7 @@ class TrainingAlarm(InfrastructureError):
 
 
 class Limits(Value):
-    """When a jump is suspicious."""
+    """Bounds beyond which a jump is suspicious."""
 
     entropy: float = 0.002
     """Nats a token, a mean over some steps."""

@@ -60,7 +60,7 @@ class PersistentTensors:
         self._restored = {i for i, (t, _) in enumerate(self._pairs) if everything or _storage_address(t) in always}
 
     def _moved(self, value: Any) -> Any:
-        """The same inputs with tensors in memory of this process."""
+        """Returns the same inputs with tensors in memory of this process."""
         import torch
 
         if isinstance(value, dict):
@@ -167,7 +167,7 @@ def _first_of_each_storage(tensors: Sequence[Any]) -> list[Any]:
 
 
 def _storage_bytes(tensor: Any) -> Any:
-    """All bytes of the storage that a tensor lies in."""
+    """Returns all bytes of the storage that a tensor lies in."""
     import torch
 
     storage = tensor.untyped_storage()

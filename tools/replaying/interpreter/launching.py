@@ -88,7 +88,7 @@ class _Kernel:
         self._in_turns = False
 
     def again(self) -> _Kernel:
-        """The same, for another trace."""
+        """Makes the same kernel ready for another trace."""
         self._in_turns = False
         return self
 

@@ -100,11 +100,11 @@ class OnCpu:
             self._first = self._arena.mark()
 
     def close(self) -> None:
-        """Nothing is held but the arena, which the next trace uses."""
+        """Gives back the arena's memory, which the next trace uses; nothing else is held."""
         self._arena.reset(0, POISON_BYTE)
 
     def finish(self, what: str = "a kernel") -> None:
-        """Nothing runs in the background."""
+        """Does nothing: nothing runs in the background."""
 
     def noted(self) -> dict[str, Any]:
         """Where kernels read outside of tensors, in at most 300 characters. A write outside ends the call at once."""

@@ -161,7 +161,7 @@ class Races:
             raise NeedsInterleaving
 
     def restore(self) -> None:
-        """Every storage as it was before the launch."""
+        """Puts every storage back to what it was before the launch."""
         for shadow in self._shadows.values():
             shadow.bytes[:] = shadow.before
 

@@ -250,4 +250,4 @@ def _tf32(values: np.ndarray) -> np.ndarray:
 REPAIRS = (compute_erf_at_once, repair_dot, repair_splat, repair_index, repair_scan, repair_arguments_of_extremes)
 """Repairs of what Triton's interpreter computes otherwise than a GPU."""
 SPEEDUP_PATCHES = (keep_dtypes, forget_overflow, patch_permanently, raise_as_it_is)
-"""The same answers sooner."""
+"""Changes of Triton's interpreter that give the same answers sooner."""

@@ -98,7 +98,9 @@ def _watch(kind: Kind, layers: Layers, request: Request) -> UsageWatch:
 
 
 def _wait(pid: int, watch: UsageWatch, tick: float) -> str:
-    """Until the candidate ends, goes over a bound, or is to end: "exit 0", "signal 9", "limit memory", "signal 15"."""
+    """Waits until the candidate ends, goes over a bound, or is to end: "exit 0", "signal 9", "limit memory", "signal
+    15".
+    """
     spent = 0.0
     while True:
         woken = signal.sigtimedwait(_AWAITED, max(tick, spent))

@@ -159,7 +159,7 @@ class ForkServer:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> None:
-        """Until the owner is gone. Never returns."""
+        """Serves until the owner is gone. Never returns."""
         waiting = select.poll()  # unlike `select`, for descriptors of any number
         waiting.register(self._channel.fileno(), select.POLLIN)
         waiting.register(self._woken, select.POLLIN)

@@ -60,7 +60,7 @@ class Group:
         return False
 
     def remove(self) -> None:
-        """Once its processes are dead; the kernel takes a moment to let go of them."""
+        """Removes the group once its processes are dead; the kernel takes a moment to let go of them."""
         deadline = time.monotonic() + REMOVING_SECONDS
         for folder in self.folders:
             while folder.exists() and time.monotonic() < deadline:

@@ -47,7 +47,7 @@ class Layers:
         self.missing.append(f"{name}: {getattr(error, 'strerror', None) or error}")
 
     def as_message(self) -> dict[str, list[str]]:
-        """Both lists, as JSON values."""
+        """Returns both lists as JSON values."""
         return {"active": self.active, "missing": self.missing}
 
 

@@ -47,7 +47,7 @@ class OfflineUtils:
         return _LOADED, _LOADED, usage.registers or 0, words, max_threads(usage.registers or 0, self._target)
 
     def unload_module(self, module: Any) -> None:
-        """Nothing was loaded."""
+        """Does nothing: nothing was loaded."""
 
 
 _LOADED = 1

@@ -105,5 +105,5 @@ def changes(space: Space, configuration: Configuration) -> dict[str, Setting]:
 
 
 def key_of(configuration: Configuration) -> str:
-    """The same text for the same configuration."""
+    """Returns a key, which is the same text for the same configuration."""
     return json.dumps(dict(sorted(configuration.items())), separators=(",", ":"))

@@ -148,7 +148,7 @@ class _Reader:
             self._groups[id(division.literal)] = first
 
     def _tie(self, one: _Group, other: _Group) -> None:
-        """Both are changed together from now on."""
+        """Ties two groups together: both are changed together from now on."""
         if one is other:
             return
         one.literals += [n for n in other.literals if n not in one.literals]

@@ -109,7 +109,7 @@ class _Branch:
         self._group, self._values, self._leads, self._node, self._wrote = group, values, leads, node, wrote
 
     def take_steps(self, guard: BatchGuard, enter: Callable[[Program], None]) -> None:
-        """All steps of the node. Raises CannotRunTogether, and what a step raises."""
+        """Takes all steps of the node. Raises CannotRunTogether, and what a step raises."""
         numbers = np.array([p.number + 1 for p in self._group], np.int32)
         values, leads = self._values, self._leads
         values += self._node.fresh
