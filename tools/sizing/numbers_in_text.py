@@ -56,7 +56,7 @@ def _nodes(source: str) -> tuple[ast.Compare | ast.BinOp, ...]:
 
 
 def _compared_integers(node: ast.Compare | ast.BinOp) -> list[int]:
-    """Returns the integers among what is compared, and among the arguments of a call or a sequence there; none of sums."""
+    """Returns the integers among what is compared, and among arguments of calls and elements there; none of sums."""
     if isinstance(node, ast.BinOp):
         return []
     sides = (_fold_constants(part) for side in (node.left, *node.comparators) for part in (side, *_arguments(side)))
