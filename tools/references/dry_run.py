@@ -155,6 +155,7 @@ def _counter() -> Any:
     from torch.utils.flop_counter import flop_registry
 
     known, quick = _known_answers(), quick_answers()
+    distances = (torch.ops.aten._cdist_forward, torch.ops.aten._euclidean_dist)
 
     class Counter(TorchDispatchMode):
         def __init__(self, most: int) -> None:
@@ -173,6 +174,8 @@ def _counter() -> Any:
                 out = func(*args, **given)
             if (rule := flop_registry.get(packet)) is not None:
                 self.operations += rule(*args, **given, out_val=out)
+            if packet in distances:  # no products to torch, and their outputs are few
+                self.operations += 2 * out.numel() * args[0].shape[-1]
             self.operations += sum(t.numel() for t in tensors_of(out))
             return out
 
