@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from kernelwright.policies.inductor.functions.convolution_gradients import convolution_backward
 from kernelwright.policies.inductor.functions.quantiles import quantile
 from kernelwright.policies.inductor.functions.searching import searching_decompositions
 from kernelwright.policies.inductor.refusing import Refused
@@ -28,7 +29,11 @@ def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:
 
     partial: what would be refused stays the operator that it is.
     """
+    import torch
+
     own = _operators() | searching_decompositions()
+    if not partial:
+        own[torch.ops.aten.convolution_backward.default] = convolution_backward
     return {operator: _or_not_implemented(function) for operator, function in own.items()} if partial else own
 
 

@@ -14,6 +14,7 @@ from kernelwright.policies.inductor.functions import (
     statistics,
     tensor_methods,
 )
+from kernelwright.policies.inductor.functions.convolution_gradients import convolution_backward
 from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
 from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
 from kernelwright.policies.inductor.functions.quantiles import quantile
@@ -221,3 +222,23 @@ def test_means_over_large_windows_that_overlap_are_torch_s(given: tuple[object, 
     x = torch.randn(2, 3, 20, 23)
     pooled = whole_windows(F.max_pool1d)["avg_pool2d"]
     torch.testing.assert_close(pooled(x, *given), F.avg_pool2d(x, *given))
+
+
+@pytest.mark.parametrize(
+    ("input_shape", "weight_shape", "stride", "padding", "dilation", "groups"),
+    [
+        ((2, 4, 12, 13), (6, 4, 3, 3), [1, 1], [1, 1], [1, 1], 1),
+        ((2, 4, 12, 13), (6, 2, 3, 2), [2, 3], [1, 0], [2, 1], 2),
+        ((2, 4, 20), (8, 1, 5), [2], [2], [1], 4),
+        ((1, 2, 6, 7, 8), (3, 2, 2, 3, 1), [2, 1, 1], [0, 1, 0], [1, 1, 1], 1),
+    ],
+)
+def test_gradients_of_a_convolution_are_torch_s(
+    input_shape: tuple[int, ...], weight_shape: tuple[int, ...], stride: list[int], padding: list[int],
+    dilation: list[int], groups: int,
+):  # fmt: skip
+    x, weight = torch.randn(input_shape, dtype=torch.float64), torch.randn(weight_shape, dtype=torch.float64)
+    last = (stride, padding, dilation, False, [0] * len(stride), groups)
+    upstream = torch.randn_like(torch.ops.aten.convolution(x, weight, None, *last))
+    given = (upstream, x, weight, [weight_shape[0]], *last, [True] * 3)
+    torch.testing.assert_close(convolution_backward(*given), torch.ops.aten.convolution_backward(*given))

@@ -8,8 +8,9 @@ import sys
 import pytest
 import torch
 
+from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dispatch import quick_answers, quick_mode
-from kernelwright.tools.references.dry_run import without_data
+from kernelwright.tools.references.dry_run import weigh, without_data
 
 SHAPES = ((), (1,), (4,), (3, 4), (3, 1), (1, 4), (2, 3, 4), (2, 1, 4), (0, 4))
 NUMBERS = {
@@ -24,6 +25,21 @@ NUMBERS = {
 }
 OF_TENSORS = ("maximum", "minimum")
 BINARY = (*OF_TENSORS, "add", "sub", "mul", "div", "rsub", "eq", "ge", "gt", "le", "lt", "ne", "clamp_min", "clamp_max")
+
+DISTANCES = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(x, y)
+
+def get_inputs():
+    return [torch.randn(40, 300), torch.randn(50, 300)]
+
+def get_init_inputs():
+    return []
+"""
 
 
 def name_of(packet: object) -> str:
@@ -130,3 +146,7 @@ def test_normal_numbers_are_not_drawn_where_there_are_no_values():
         made = [torch.normal(0.0, 1.0, (2, 3)), torch.normal(mean=0.0, std=1.0, size=(2, 3)),
                 torch.normal(torch.zeros(2, 3), 1.0), torch.randn(2, 3)]  # fmt: skip
     assert [(m.device.type, m.shape) for m in made] == [("meta", torch.Size([2, 3]))] * 4
+
+
+def test_distances_weigh_what_lies_between_their_operands():
+    assert weigh(Problem(name="distances", source=DISTANCES)).operations >= 2 * 40 * 50 * 300

@@ -1,0 +1,56 @@
+"""Gradients of a convolution, written with a transposed convolution, a matrix product and a sum."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+
+def convolution_backward(
+    grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: Any, output_mask: Any,
+) -> Any:  # fmt: skip
+    """aten's operator. A transposed convolution, and one whose window is a size, are left as they are."""
+    import torch
+
+    kernel, axes = list(weight.shape[2:]), weight.dim() - 2
+    if transposed or not all(isinstance(n, int) for n in kernel):
+        return NotImplemented
+    stride, padding, dilation = (list(n) if len(n) == axes else list(n) * axes for n in (stride, padding, dilation))
+    of_input = of_weight = of_bias = None
+    if output_mask[0]:
+        reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+        given = zip(input.shape[2:], grad_output.shape[2:], stride, padding, reach, strict=True)
+        left = [n - ((out - 1) * s - 2 * p + r) for n, out, s, p, r in given]
+        of_input = torch.ops.aten.convolution(
+            grad_output, weight, None, stride, padding, dilation, True, left, groups
+        )  # fmt: skip
+    if output_mask[1]:
+        of_weight = _of_weight(grad_output, input, weight, stride, padding, dilation, groups)
+    if output_mask[2]:
+        of_bias = grad_output.sum([0, *range(2, axes + 2)])
+    return of_input, of_weight, of_bias
+
+
+def _of_weight(
+    grad_output: Any, input: Any, weight: Any, stride: list[Any], padding: list[Any], dilation: list[Any], groups: Any
+) -> Any:
+    """For each tap of the window the product of what it met with the gradients of what it gave, over all places."""
+    import torch
+
+    kernel, out = list(weight.shape[2:]), list(grad_output.shape[2:])
+    around = [n for p in reversed(padding) for n in (p, p)]
+    x = torch.nn.functional.pad(input, around) if any(padding) else input
+    met = []
+    for tap in itertools.product(*map(range, kernel)):
+        part = x
+        for axis, (place, n, s, d) in enumerate(zip(tap, out, stride, dilation, strict=True)):
+            part = part.narrow(axis + 2, place * d, (n - 1) * s + 1)
+            part = part[(slice(None),) * (axis + 2) + (slice(None, None, s),)] if s != 1 else part
+        met.append(part)
+    columns = torch.stack(met, 2)  # batch, channels, taps, *out
+    batch, wide, channels = grad_output.shape[0], weight.shape[0] // groups, weight.shape[1]
+    left = grad_output.reshape(batch, groups, wide, -1).permute(1, 2, 0, 3).reshape(groups, wide, -1)
+    right = columns.reshape(batch, groups, channels * len(met), -1).permute(1, 0, 3, 2)
+    made = left @ right.reshape(groups, -1, channels * len(met))
+    return made.reshape(weight.shape)
