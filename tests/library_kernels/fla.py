@@ -60,7 +60,7 @@ recurrent_hgrn | fused_recurrent_hgrn(x, functional.logsigmoid(g))[0] | decayed_
 
 CHUNKED = f"""
 chunk_linear_attn | chunk_linear_attn(q, k, v, normalize=False)[0] | decayed_attention(q, k, v) | {QKV}
-fused_chunk_linear_attn | fused_chunk_linear_attn(q, k, v, normalize=False)[0] | decayed_attention(q, k, v) | {QKV}
+fused_chunk_linear_attn | fused_chunk_linear_attn(q, k, v, normalize=False)[0] | decayed_attention(q, k, v) | {QKV} | own=share:0.5
 chunk_retention | chunk_retention(q, k, v)[0] | decayed_attention(q, k, v, retention_decay(q)) | {QKV} | own=share:0.5
 fused_chunk_retention | fused_chunk_retention(q, k, v)[0] | decayed_attention(q, k, v, retention_decay(q)) | {QKV} | own=share:0.5
 parallel_retention | parallel_retention(q, k, v)[0] | decayed_attention(q, k, v, retention_decay(q)) | {QKV} | own=share:0.5

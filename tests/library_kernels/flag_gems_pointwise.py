@@ -114,7 +114,7 @@ clamp_ | flag_gems.clamp_(x, -0.5, 0.7) | x.clamp_(-0.5, 0.7)
 clip_ | flag_gems.clip_(x, -0.5, 0.7) | x.clip_(-0.5, 0.7)
 cos_ | . | x.cos_()
 cosh_ | . | x.cosh_()
-digamma_ | . | x.digamma_() | x=rand(rows, columns) + 0.5
+digamma_ | . | x.digamma_() | x=rand(rows, columns) + 0.5 | left=it is far off next to a pole
 elu_ | . | functional.elu_(x) | . | left=exp(x) - 1 or log(1 + x) as written loses the digits of small x
 erf_ | . | x.erf_()
 exp_ | . | x.exp_()
@@ -133,7 +133,7 @@ relu_ | . | x.relu_()
 round_ | . | x.round_()
 rsqrt_ | . | x.rsqrt_() | x=rand(rows, columns) + 0.1
 selu_ | . | functional.selu_(x) | . | left=exp(x) - 1 or log(1 + x) as written loses the digits of small x
-sgn_ | . | x.sgn_()
+sgn_ | . | x.sgn_() | . | left=NaN becomes 0
 sigmoid_ | . | x.sigmoid_()
 silu_ | . | functional.silu(x, inplace=True)
 sin_ | . | x.sin_()

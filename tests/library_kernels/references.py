@@ -121,10 +121,19 @@ def sections(table):
     return torch.cat([mixed, mixed], -1)
 
 
+def streams(x):
+    """(batch, length, streams, hidden), of which the streams are a power of two. Raises ValueError for others."""
+    if x.shape[2] & (x.shape[2] - 1):
+        raise ValueError(f"{x.shape[2]} streams are no power of two")
+    return x
+
+
 def turned_pairs(x, turns):
     """(batch, length, heads, dim) as complex numbers of neighbouring elements, times the numbers (length, dim / 2,
-    real and imaginary).
+    real and imaginary). Raises ValueError where these are not pairs.
     """
+    if turns.shape[-1] != 2:
+        raise ValueError("a turn has a real and an imaginary part")
     real, imaginary = x[..., 0::2], x[..., 1::2]
     rows = turns if turns.dim() == 4 else turns[None]
     c, s = rows[:, :, None, :, 0], rows[:, :, None, :, 1]

@@ -275,8 +275,9 @@ def require_inputs_left_alone(
 def judge_watched(
     watched: Watched | None, rule: Rule, only_moves: Callable[[], bool] = lambda: False, *, only_converts: bool = False
 ) -> None:
-    """What one watched call showed of contents. Raises Failed where the kernels only copy, where torch truncates, and
-    where torch lays values out anew, or converts them, for a problem that does nothing else.
+    """What one watched call showed of contents. Raises Failed where the kernels only copy (but for a problem that only
+    moves values, where torch lays nothing out anew: there copying is the work), where torch truncates, and where torch
+    lays values out anew, or converts them, for a problem that does nothing else.
 
     only_moves: whether the reference only moves values; asked where it matters. only_converts: whether it only gives
     them another type, which kernels do that copy.
@@ -288,7 +289,8 @@ def judge_watched(
             f"the problem only gives values another type, and torch does that: {list_most_frequent(watched.converted)}"
         )
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
-    if watched.launches and watched.copies == watched.launches and not only_converts:
+    only_copies = watched.launches and watched.copies == watched.launches and not only_converts
+    if only_copies and (watched.rearranged or watched.converted or not only_moves()):
         message = (
             "the kernels only copy what torch's own operators made: what computes are views, expansions and conversions"
         )

@@ -166,7 +166,7 @@ class Verdict:
             return
         except Failed as failed:
             message = failed.failure.message
-            if failed.failure.fault in (Fault.LAUNCH, Fault.RESOURCES) and not size.required:
+            if failed.failure.fault in (Fault.LAUNCH, Fault.RESOURCES, Fault.COMPILE) and not size.required:
                 self._refused(size, failed.failure)
                 return
             wrong = Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.WRONG, message=message[:200])

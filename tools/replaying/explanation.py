@@ -51,6 +51,8 @@ def _step_prefix(step: Step | None) -> str:
 
 
 def _fault(error: BaseException) -> Fault:
+    if isinstance(error, ValueError | TypeError | AssertionError) and _comes_from_the_language(error):
+        return Fault.COMPILE
     if (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -58,6 +60,12 @@ def _fault(error: BaseException) -> Fault:
     ):
         return Fault.MEMORY
     return Fault.RUNTIME
+
+
+def _comes_from_the_language(error: BaseException) -> bool:
+    """Whether Triton's language refuses what a kernel says, as its compiler would: a range of 19 elements."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and "/triton/language/" in Path(frames[-1].filename).as_posix()
 
 
 def _with_line_of_step(failure: Failure, step: Step | None) -> Failure:

@@ -73,6 +73,10 @@ class Watch(TorchDispatchMode):
         self._room = MAX_COMPARED_BYTES
         self.written: set[int] = set()
         """Storages that a launch has changed, by their address."""
+        self._unset: set[int] = set()
+        """Storages that the host code has asked for and that nothing has been written to: what lies there, the judge's
+        poison, is nobody's answer.
+        """
         self._left_by_launches = set(left_by_launches)
         """Storages in which torch has made nothing in this call."""
 
@@ -82,7 +86,8 @@ class Watch(TorchDispatchMode):
         if not self._off:
             written = _written_by(func, args, kwargs)
             self._written_to(written)
-            self._left_by_launches -= {storage_of(t) for t in written if has_memory(t)}
+            self._left_by_launches -= _storages(written)
+            self._unset -= _storages(written) | (_storages(tensors_of(made)) - _storages(tensors_of([args, kwargs])))
             name = func.overloadpacket.__name__
             if not moves(func) and name not in HOST_READS:
                 self.operations += operations(func, args, kwargs, made)
@@ -118,10 +123,11 @@ class Watch(TorchDispatchMode):
         """The same memory; how the judge fills it and what lies round it is not the host code's."""
         return _Unwatched(memory, self)
 
-    def made(self, tensor: Any) -> None:
-        """A new tensor of the host code's: torch has made what lies there."""
+    def made(self, tensor: Any, fill: float | None) -> None:
+        """A new tensor of the host code's: torch has made what lies there, or nobody has (`fill` None)."""
         if has_memory(tensor):
             self._left_by_launches.discard(storage_of(tensor))
+            (self._unset.add if fill is None else self._unset.discard)(storage_of(tensor))
 
     def _note(self, before: list[tuple[Any, Any]], kept_later: list[Any]) -> None:
         self.launches += 1
@@ -129,12 +135,13 @@ class Watch(TorchDispatchMode):
         lasting = {storage_of(t) for t in kept_later if has_memory(t)}
         self.writes_what_is_kept |= any(storage_of(t) in lasting for t in changed)
         self._written_to(changed)
-        given = [(t, kept) for t, kept in before if storage_of(t) not in self._left_by_launches]
+        given = [(t, kept) for t, kept in before if storage_of(t) not in self._left_by_launches | self._unset]
         for tensor, kept in given:
             if storage_of(tensor) not in self.written and self._room >= kept.nbytes:
                 self._given.append(kept)
                 self._room -= kept.nbytes
         self.written |= {storage_of(t) for t in changed}
+        self._unset -= self.written
         if changed and all(any(_same(_memory(t), kept) for other, kept in given if other is not t) for t in changed):
             self.copies += 1
 
@@ -167,6 +174,10 @@ class Watch(TorchDispatchMode):
         }  # fmt: skip
 
 
+def _storages(tensors: Iterable[Any]) -> set[int]:
+    return {storage_of(t) for t in tensors if has_memory(t)}
+
+
 def _written_by(func: Any, args: Any, kwargs: Any) -> list[Any]:
     """The tensors that an operator writes to, by its schema: `self` of `add_`, `out` of `mm.out`."""
     if not func._schema.is_mutable:
@@ -192,7 +203,7 @@ class _Unwatched:
         """Allocates as the memory itself does."""
         with self._watch.off():
             tensor = self._memory.fresh(made, fill)
-        self._watch.made(tensor)
+        self._watch.made(tensor, fill)
         return tensor
 
     def let_go(self) -> None:
