@@ -17,6 +17,8 @@ MAX_BLOCK_SIZE = 1 << 17
 MAX_COMPARED_NUMBERS = 3
 """Numbers in comparisons of a text whose other side is always looked at."""
 MAX_THRESHOLDS = 12
+MAX_DIVISORS = 2
+"""Numbers of a text by which it divides with a remainder, whose multiples are always tried."""
 MIN_POWER, MAX_POWERS = 128, 2
 """The least of the powers of two in a text's comparisons and differences that are gone beyond, too, and how many of the
 largest are: a window, or the length from which on something else is done.
@@ -42,6 +44,13 @@ def powers_in(source: str) -> tuple[int, ...]:
             found |= {n for side in (node.left, node.right) if (n := _fold_constants(side)) is not None}
     powers = [n for n in found if MIN_POWER <= n <= MAX_BLOCK_SIZE and not n & (n - 1)]
     return tuple(sorted(powers, reverse=True)[:MAX_POWERS])
+
+
+def divisors_in(source: str) -> tuple[int, ...]:
+    """Numbers over 8 and no power of two whose remainder a text asks for."""
+    rests = (n for n in _nodes(source) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod))
+    found = dict.fromkeys(n for rest in rests if (n := _fold_constants(rest.right)) is not None)
+    return tuple(n for n in found if 8 < n <= MAX_BLOCK_SIZE and n & (n - 1))[:MAX_DIVISORS]
 
 
 @functools.lru_cache(maxsize=16)

@@ -15,10 +15,11 @@ from kernelwright.tools.references.dry_run import DryRunFailed, weigh
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.author_sizes import author_sizes
-from kernelwright.tools.sizing.numbers_in_text import compared_in, numbers_in, powers_in, thresholds_in
+from kernelwright.tools.sizing.numbers_in_text import compared_in, divisors_in, numbers_in, powers_in, thresholds_in
 from kernelwright.tools.sizing.size_draws import CPU_BUDGET, GPU_BUDGET, Budget, Drawn, draw_sizes, sizes_that_reach
 from kernelwright.tools.sizing.size_search import places
 from kernelwright.tools.sizing.small_sizes import shrink
+from kernelwright.tools.sizing.two_large_extents import two_large_extents
 from kernelwright.tools.tracing.client import SizeRequest
 
 MULTIPROCESSOR_COUNTS = (1, 2, 3)
@@ -120,6 +121,7 @@ def _drawn(
         *_some_of(thin, chance, THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES),
         *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
         *(s for n in powers_in(source) for s in _just_beyond(problem, small, n + n // 2, budget)[:1]),
+        *(s for n in divisors_in(source) for s in _multiples(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
         *chance.sample(crossing, min(len(crossing), CROSSING_SIZES)),
     ]
     own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
@@ -132,7 +134,9 @@ def _drawn(
     left = [d for d in pool if d.sizes not in [o.sizes for o in own.sizes]]
     first, rest = left[: wanted // 2], left[wanted // 2 :]  # what tells most comes first
     chosen = [*first, *random.Random(seed).sample(rest, min(len(rest), wanted - len(first)))]
-    broad = _broad(problem, small, seed >> 16) if on_cpu and count >= FEW_SIZES else ()  # beside all others
+    broad: tuple[Drawn, ...] = ()
+    if on_cpu and count >= FEW_SIZES:  # beside all others
+        broad = _broad(problem, small, seed >> 16) or two_large_extents(problem, small, seed)
     found = [*own.sizes, *chosen, *(d for d in broad if d.sizes not in [o.sizes for o in (*own.sizes, *chosen)])]
     return must, found, own.notes if len(found) < count else ()
 
@@ -201,6 +205,15 @@ def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: in
             if name not in nearest or drawn.sizes[name] < nearest[name].sizes[name]:
                 nearest[name] = drawn
     return tuple(nearest[n] for n in sorted(nearest, key=lambda n: -full.get(n, 0)))
+
+
+@functools.lru_cache(maxsize=256)
+def _multiples(problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget) -> tuple[Drawn, ...]:
+    """For each dimension a size in which it is a multiple of a number."""
+    small = dict(base)
+    found = sizes_that_reach(problem, small, (number,), budget.with_(rows=MAX_REACHING_ROWS)).sizes
+    by_dimension = {n: d for d in reversed(found) for n, v in d.sizes.items() if v % number == 0 and v != small.get(n)}
+    return tuple(d for i, d in enumerate(by_dimension.values()) if d not in list(by_dimension.values())[:i])
 
 
 @functools.lru_cache(maxsize=256)
