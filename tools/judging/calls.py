@@ -173,7 +173,7 @@ class CandidateCalls:
             shared.tensor.copy_(value)
 
     @property
-    def keeps_something(self) -> bool:
+    def keeps_state(self) -> bool:
         """Whether later calls go on with what the first one made: there an answer may be kept."""
         return self.trace.later is not None
 

@@ -87,7 +87,7 @@ class Examination:
             expected = self._drawn(checks.calls.has_weights)
             if checks.calls.has_weights:
                 checks.calls.load_weights(expected.weights)
-            for number in range(1 + checks.calls.keeps_something):  # a later call may ask for something else
+            for number in range(1 + checks.calls.keeps_state):  # a later call may ask for something else
                 poison, shuffle = POISON_BYTES[(index + number) % 2], self._shuffle(index + 40 + 100 * number)
                 checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
                 self._judge_watched()
@@ -120,12 +120,12 @@ class Examination:
         needed = self._evidence.work.needed if self._evidence.work is not None else None
         self._first_call_works_ahead = own_work.first_call_works_ahead(self._checks.trace, self._checks.watched)
         self._evidence.work = self._own_work(needed=needed)
-        self._evidence.deterministic = self._checks.again(
-            first, outputs, self._shuffle(1), watch=self._checks.calls.keeps_something
+        self._evidence.deterministic = self._checks.check_again(
+            first, outputs, self._shuffle(1), watch=self._checks.calls.keeps_state
         )
-        if self._checks.calls.keeps_something:
+        if self._checks.calls.keeps_state:
             self._evidence.work = self._own_work(needed=needed)
-            like_first = self._judge.like(self._problem, self._seed, first)
+            like_first = self._judge.draw_with_equal_edges(self._problem, self._seed, first)
             self._checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
         if how is Thoroughness.ALL:
             self._other_configurations(first)
@@ -137,7 +137,7 @@ class Examination:
         """Raises Failed."""
         self._progress("checking other weights")
         expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1, perturbed=True)
-        if self._first_call_works_ahead and not self._checks.follows_the_weights(expected, self._shuffle(61)):
+        if self._first_call_works_ahead and not self._checks.follows_weights(expected, self._shuffle(61)):
             raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=own_work.FOLDED_WEIGHTS))
         self._checks.calls.load_weights(expected.weights)
         self._checks.check(expected, NOISE, self._shuffle(3), name="other_weights")
@@ -168,8 +168,8 @@ class Examination:
         for _ in range(2):
             self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
             moved = replayer.ask({"do": "note_kept"}, seconds=self._left()).get("moved")
-        chance = random.Random(self._shuffle(62))
-        for times in [chance.randrange(*bounds) for bounds in LATER_CALLS] if moved else ():
+        rng = random.Random(self._shuffle(62))
+        for times in [rng.randrange(*bounds) for bounds in LATER_CALLS] if moved else ():
             replayer.ask({"do": "advance_kept", "times": times}, seconds=self._left())
             try:
                 self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")

@@ -146,7 +146,7 @@ class Judge:
         self._kept.keep_draw(key, made)
         return made
 
-    def like(self, problem: Problem, seed: int, first: Expected) -> Expected:
+    def draw_with_equal_edges(self, problem: Problem, seed: int, first: Expected) -> Expected:
         """Another draw whose first and last rows and columns are those of `first`: a fingerprint of a few elements
         does not tell them apart.
         """
@@ -184,7 +184,7 @@ class Judge:
 
         also: errors that are a lack of memory, too; the second one is passed on as it is. Raises DoesNotFit.
         """
-        with self._here():
+        with self._on_own_device():
             try:
                 self._free_memory_for(problem)
                 return attempt()
@@ -209,7 +209,7 @@ class Judge:
         verdict = Verdict(self, candidate, seed, rules, binaries, progress)
         try:
             failure = verdict.run(base, others)
-            if failure is not None and failure.fault is Fault.MEMORY and self._in_the_way():
+            if failure is not None and failure.fault is Fault.MEMORY and self._keeps_much_memory():
                 del verdict  # it holds the problem's model
                 self.forget()
                 verdict = Verdict(self, candidate, seed, rules, binaries, progress)
@@ -247,9 +247,11 @@ class Judge:
 
         Raises DoesNotFit, and InfrastructureError where another program is at work on this GPU.
         """
-        return self._retried_with_memory(base.problem, lambda: self._tried(candidate, base, seed, binaries, calls))
+        return self._retried_with_memory(
+            base.problem, lambda: self._timed_trial(candidate, base, seed, binaries, calls)
+        )
 
-    def _tried(
+    def _timed_trial(
         self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
     ) -> TrialTimes:
         try:
@@ -259,7 +261,7 @@ class Judge:
             self._trim()
 
     # -------------------------------------------------------------- memory of a GPU
-    def _here(self) -> AbstractContextManager[Any]:
+    def _on_own_device(self) -> AbstractContextManager[Any]:
         """This thread's GPU is the judge's own: torch has a current device for each thread, and what is made without
         naming one lies there.
 
@@ -321,7 +323,7 @@ class Judge:
         is not at work.
         """
         assert self.memory is not None
-        with self._here():
+        with self._on_own_device():
             if needed > self.memory.free_for_all():
                 self.unmap()
                 self.buffers.trim()
@@ -333,7 +335,7 @@ class Judge:
     def _drop_timed(self, besides: Problem | None = None) -> bool:
         return self.profiler is not None and self.profiler.drop_oldest(besides)
 
-    def _in_the_way(self) -> bool:
+    def _keeps_much_memory(self) -> bool:
         """Whether a candidate found no memory where much is kept here."""
         if self.memory is None:
             return False
@@ -368,7 +370,7 @@ class Judge:
 
     def close(self) -> None:
         """Ends the replayer and gives memory back."""
-        with self._here() if self._kept else nullcontext():
+        with self._on_own_device() if self._kept else nullcontext():
             self.forget()
             self.buffers.close()
 

@@ -64,7 +64,7 @@ class SizeChecks:
         self.watched: Watched | None = None
         self.watched_draw: Expected | None = None
 
-    def follows_the_weights(self, expected: Expected, shuffle: int) -> bool:
+    def follows_weights(self, expected: Expected, shuffle: int) -> bool:
         """Whether a later call is right on new weights without a first call on them."""
         before = self.calls.model
         if self.calls.is_first:
@@ -198,7 +198,7 @@ class SizeChecks:
         pairs = zip(got, expected.eager, expected.exact or [None] * len(got), strict=True)
         return all(g is None or is_right(g, e, x) for g, e, x in pairs)
 
-    def again(self, expected: Expected, outputs: list[Any], shuffle: int, watch: bool = False) -> bool:
+    def check_again(self, expected: Expected, outputs: list[Any], shuffle: int, watch: bool = False) -> bool:
         """The same inputs, other poison, programs in another order: both must be right.
 
         watch: as in `check`. Gives whether they agree bit for bit. Raises Failed.

@@ -68,19 +68,19 @@ class Verdict:
     def run(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
         """The first failure, or None. Raises ProblemError where what differs is the random numbers of the reference."""
         try:
-            carrier = self._carrier(others)
+            thorough = self._thorough_size(others)
             interpreted = self._candidate.traced.traces if self._judge.device == "cpu" else ()
-            self._long = longest([s for s in others if s is not carrier], base, interpreted)
-            if carrier is None:
-                self._whole(base, ALL)
+            self._long = longest([s for s in others if s is not thorough], base, interpreted)
+            if thorough is None:
+                self._base_size(base, ALL)
                 for size in others:
-                    self._other(size)
+                    self._other_size(size)
                 if self._judge.device == "cpu":  # there the problem's own size is not run
                     require_enough_sizes(self._tried, len(others), self._rules)
             else:
                 for size in others:
-                    self._other(size, ALL if size is carrier else ONE_CALL)
-                self._whole(base, FEW)
+                    self._other_size(size, ALL if size is thorough else ONE_CALL)
+                self._base_size(base, FEW)
         except Failed as failed:
             self._require_fixed_reference(failed)
             return failed.failure
@@ -95,7 +95,7 @@ class Verdict:
         if self._randomness and failed.failure.fault in (*NUMERIC_FAULTS, Fault.NONDETERMINISM):
             raise ProblemError(self._randomness) from failed
 
-    def _carrier(self, others: Sequence[AtSize]) -> AtSize | None:
+    def _thorough_size(self, others: Sequence[AtSize]) -> AtSize | None:
         """On a GPU, where the problem's own size is large: the small size at which every distribution is tried,
         with float64 at hand.
         """
@@ -105,7 +105,7 @@ class Verdict:
         return next(fine, None)
 
     # -------------------------------------------------------------- the base size
-    def _whole(self, base: AtSize, how: Thoroughness) -> None:
+    def _base_size(self, base: AtSize, how: Thoroughness) -> None:
         """Own inputs, other weights, and as many distributions as `how` says: at one size. Raises Failed."""
         failure = self._candidate.failures[base.index]
         if failure is not None:
@@ -147,12 +147,12 @@ class Verdict:
         return checks
 
     # -------------------------------------------------------------- other sizes
-    def _other(self, size: AtSize, how: Thoroughness = ONE_CALL) -> None:
+    def _other_size(self, size: AtSize, how: Thoroughness = ONE_CALL) -> None:
         """Right by its own work, or an exception of its own (which is noted)."""
         told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
         failure = self._candidate.failures[size.index]
         if failure is not None:
-            self._refused(size, failure)
+            self._note_refusal(size, failure)
             return
         if late := self._late(size):
             self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.UNUSED, message=late))
@@ -167,7 +167,7 @@ class Verdict:
         except Failed as failed:
             message = failed.failure.message
             if failed.failure.fault in (Fault.LAUNCH, Fault.RESOURCES, Fault.COMPILE) and not size.required:
-                self._refused(size, failed.failure)
+                self._note_refusal(size, failed.failure)
                 return
             wrong = Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.WRONG, message=message[:200])
             self._tried.append(wrong)
@@ -187,7 +187,7 @@ class Verdict:
             every_configuration=bool(self._long) and size.index == self._long[0].index,
         )
 
-    def _refused(self, size: AtSize, failure: Failure) -> None:
+    def _note_refusal(self, size: AtSize, failure: Failure) -> None:
         """The candidate's own exception at a size that is not the problem's: allowed, and told.
 
         What is no exception of its own is a failure.

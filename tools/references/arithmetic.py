@@ -68,7 +68,7 @@ def errors_of_tf32_convolutions(run: Callable[[], list[Any]], exact: list[Any] |
     """By how much each floating output of `run` is off where the convolutions multiply in tf32, None for other outputs;
     None for all where nothing is convolved in fp32, or `torch.backends.cudnn.allow_tf32` is off.
 
-    The larger error of two such runs: operands cut, as tensor cores do, and operands rounded up or down by chance. What
+    The larger error of two such runs: operands cut, as tensor cores do, and operands rounded up or down at random. What
     is cut is off alike wherever the operands are, and a norm that follows takes that off again; an algorithm that
     transforms its operands first (Winograd's) is off at each place in its own way.
 
@@ -149,11 +149,11 @@ def _round_to_tf32_by_chance(tensor: Any) -> Any:
     """
     import torch
 
-    chance = torch.Generator(tensor.device).manual_seed(CHANCE_SEED)
+    rng = torch.Generator(tensor.device).manual_seed(CHANCE_SEED)
     rounded = torch.empty_like(tensor, memory_format=torch.contiguous_format)
     for out, piece in pieces(rounded, tensor):
         below = torch.randint(
-            1 << TF32_DROPPED_BITS, piece.shape, generator=chance, device=piece.device, dtype=torch.int32
+            1 << TF32_DROPPED_BITS, piece.shape, generator=rng, device=piece.device, dtype=torch.int32
         )
         whole = piece.contiguous()
         moved = (below.add_(whole.view(torch.int32)).bitwise_and_(-(1 << TF32_DROPPED_BITS))).view(torch.float32)

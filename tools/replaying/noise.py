@@ -16,7 +16,7 @@ MAX_INTEGER = 3
 def fill_memory(memory: Any, tensor: Any, poison: int) -> None:
     """Sets memory that a tensor lies in.
 
-    memory: its bytes. poison: a byte, or NOISE: normal floats, small whole numbers, booleans by chance.
+    memory: its bytes. poison: a byte, or NOISE: normal floats, small whole numbers, booleans at random.
     """
     if poison < NOISE:
         memory.fill_(poison)

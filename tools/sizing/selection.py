@@ -116,13 +116,13 @@ def _drawn(
     small = tuple(sorted(base.items()))
     thin = _with_one_full_extent(problem, small) if on_cpu else ()
     crossing = _crossing(problem, small, thresholds_in(source), budget)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     more = [
-        *_some_of(thin, chance, THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES),
+        *_some_of(thin, rng, THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES),
         *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
         *(s for n in powers_in(source) for s in _just_beyond(problem, small, n + n // 2, budget)[:1]),
         *(s for n in divisors_in(source) for s in _multiples(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
-        *chance.sample(crossing, min(len(crossing), CROSSING_SIZES)),
+        *rng.sample(crossing, min(len(crossing), CROSSING_SIZES)),
     ]
     own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
     wanted = max(0, count - len(own.sizes))
@@ -141,12 +141,12 @@ def _drawn(
     return must, found, own.notes if len(found) < count else ()
 
 
-def _some_of(thin: Sequence[Drawn], chance: random.Random, count: int) -> list[Drawn]:
+def _some_of(thin: Sequence[Drawn], rng: random.Random, count: int) -> list[Drawn]:
     """Picks so many of the sizes with one full extent, those first that are beyond what 16 bits count."""
     beyond = [d for d in thin if max(d.sizes.values(), default=0) > MAX_INT16]
-    first = chance.sample(beyond, min(len(beyond), count))
+    first = rng.sample(beyond, min(len(beyond), count))
     rest = [d for d in thin if d not in first]
-    return [*first, *chance.sample(rest, min(len(rest), count - len(first)))]
+    return [*first, *rng.sample(rest, min(len(rest), count - len(first)))]
 
 
 def _cap_extents(drawn: Iterable[Drawn], problem: Problem) -> tuple[Drawn, ...]:
@@ -257,10 +257,10 @@ def _draw_pool(
 
 def requests(problem: Problem, selection: Selection, device: str, seed: int) -> list[SizeRequest]:
     """What the tracer is asked for: the problem's own size first."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     asked = [SizeRequest(spec=input_spec(problem, as_it_is=device != "cpu"))]  # a GPU judges it at this very size
     for size in selection.every:
-        few = chance.choice(MULTIPROCESSOR_COUNTS) if device == "cpu" and size.index % 2 == 0 else None
+        few = rng.choice(MULTIPROCESSOR_COUNTS) if device == "cpu" and size.index % 2 == 0 else None
         reuse = size is not selection.base and size.index % 2 == 1
         spec = input_spec(size.problem, as_it_is=bool(size.sizes))
         asked.append(SizeRequest(spec=spec, multiprocessors=few, reuse=reuse))
