@@ -200,7 +200,7 @@ def test_the_memory_of_a_call_is_given_back_before_it_is_answered(large_is_anyth
 
     monkeypatch.setattr(Allocations, "fresh", noted)
     monkeypatch.setattr(process.gpu, "Binaries", NoKernels)
-    monkeypatch.setattr(process.gpu, "synchronize", lambda: None)
+    monkeypatch.setattr(process.gpu, "synchronize", lambda what: None)
     machine = process.OnGpu("cpu")
     monkeypatch.setattr(process, "LARGE_CALL_BYTES", 1)
     monkeypatch.setattr(process, "give_back_unused", lambda: left.append([one() is not None for one in memory]))

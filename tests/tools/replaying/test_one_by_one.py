@@ -102,6 +102,9 @@ class Ends:
     def receive(self, seconds: float | None = None) -> dict[str, Any]:
         return json.loads((self._there if seconds is None else self._back).get(timeout=seconds))
 
+    def waited(self) -> float:
+        return 0.0
+
     def take_descriptors(self) -> list[int]:
         return []
 
