@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names of kernels, with commas between")
     parser.add_argument("--seconds", type=float, default=270.0, help="after which nothing more is begun")
     parser.add_argument("--configurations", type=int, default=64)
-    parser.add_argument("--sizes", default="", help="of the problems, as rows=524288,columns=1024")
+    parser.add_argument("--sizes", default="", help="sizes of the problems to replace, as rows=524288,columns=1024")
     parser.add_argument("--out", type=Path, default=Path("tuning"))
     asked = parser.parse_args()
     if asked.what == "report":
@@ -78,7 +78,7 @@ def main() -> None:
 # ---------------------------------------------------------------------- kernels
 def sweep(evaluator: Any, asked: argparse.Namespace) -> None:
     asked_for = asked.only.split(",") if asked.only else KERNELS
-    names = [name for name in asked_for if not (asked.out / f"{_told_name(name, asked)}.json").exists()]
+    names = [name for name in asked_for if not (asked.out / f"{_row_name(name, asked)}.json").exists()]
     evaluator.environment()
     with ThreadPoolExecutor(AHEAD, thread_name_prefix="ahead") as pool:
         waiting = [(name, pool.submit(compiled, evaluator, asked, name)) for name in names]
@@ -90,7 +90,7 @@ def sweep(evaluator: Any, asked: argparse.Namespace) -> None:
                 print(f"{name} and what follows were not reached", file=sys.stderr)
                 break
             except Exception as error:  # one kernel that fails ends no sweep, and is told in the table
-                row = {"kernel": _told_name(name, asked), "failure": f"{type(error).__name__}: {error}"}
+                row = {"kernel": _row_name(name, asked), "failure": f"{type(error).__name__}: {error}"}
             row |= {"seconds": time.monotonic() - begun, "date": date.today().isoformat(), **machine(evaluator)}
             (asked.out / f"{row['kernel']}.json").write_text(json.dumps(row, indent=1), encoding="utf-8")
             print(row, file=sys.stderr, flush=True)
@@ -134,13 +134,13 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
         target=target, device=asked.device, configurations=asked.configurations,
         measured=max(2, CALLS * asked.configurations // EIGHTH // CALLS_BEFORE_HALVING),
     )  # fmt: skip
-    told_name = _told_name(name, asked)
-    with Journal(asked.out / f"{told_name}.compiled.jsonl", f"{told_name} {target} {asked.configurations}") as journal:
+    row_name = _row_name(name, asked)
+    with Journal(asked.out / f"{row_name}.compiled.jsonl", f"{row_name} {target} {asked.configurations}") as journal:
         tuner = Tuner(evaluator, problem, source, settings, journal, lambda _: in_time(asked), kernel=name)
         space, groups = tuner.pruned()
     rows = [row for row in groups[0].rows if row.score.passed]
     told = {
-        "kernel": told_name, "parameters": list(groups[0].parameters), "light_ms": light_ms(evaluator, problem),
+        "kernel": row_name, "parameters": list(groups[0].parameters), "light_ms": light_ms(evaluator, problem),
         "compiled": len(groups[0].rows), "target": target, "launchable": len(rows),
         "best_by_model": rows[0].relative if rows else None,
         "compile_seconds": time.monotonic() - begun,
@@ -150,7 +150,7 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
     return Compiled(told, problem, texts, key_of(space.start()), chosen)
 
 
-def _told_name(name: str, asked: argparse.Namespace) -> str:
+def _row_name(name: str, asked: argparse.Namespace) -> str:
     return f"{name}_{asked.sizes}" if asked.sizes else name
 
 
@@ -342,7 +342,7 @@ def report(folder: Path) -> str:
 
 
 def _share_of_light(row: dict[str, Any]) -> float | None:
-    """Of the fastest configuration that was seen."""
+    """The share of the speed of light that the fastest configuration reaches; None where it is not known."""
     fastest = min((ms for ms in (row.get("best_ms"), row.get("halving_ms")) if ms), default=None)
     return round(row["light_ms"] / fastest, 3) if fastest and row.get("light_ms") else None
 

@@ -14,7 +14,7 @@ import argparse
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,8 @@ class Phases:
         self.verdicts: list[dict[str, float]] = []
         self._seconds: dict[str, float] = defaultdict(float)
 
-    def watch(self, owner: Any, method: str, name: str | Callable[..., str]) -> None:
-        """From now on the method's calls are timed. name: of the phase, or what says it from the arguments."""
+    def watch(self, owner: Any, method: str, phase: str) -> None:
+        """From now on the method's calls are timed."""
         run = getattr(owner, method)
 
         def timed(*given: Any, **named: Any) -> Any:
@@ -49,14 +49,17 @@ class Phases:
             try:
                 return run(*given, **named)
             finally:
-                phase = name if isinstance(name, str) else name(*given, **named)
                 self._seconds[phase] += time.perf_counter() - begun
 
         setattr(owner, method, timed)
 
-    def ends(self, **more: float) -> None:
-        """A verdict is over. more: phases that were measured elsewhere."""
-        self.verdicts.append({**self._seconds, **{name.replace("_", " "): s for name, s in more.items()}})
+    def ends(self, more: Mapping[str, float]) -> None:
+        """A verdict is over. more: seconds of phases that were measured elsewhere."""
+        self.verdicts.append({**self._seconds, **more})
+        self._seconds.clear()
+
+    def forget(self) -> None:
+        """What was measured since the last verdict belongs to none."""
         self._seconds.clear()
 
 
@@ -93,13 +96,12 @@ def measured(asked: argparse.Namespace) -> list[dict[str, float]]:
         for problem in problems:
             one = next(e for e in variants(0) if e.problem == problem)
             evaluator.evaluate(problems[problem], one.source + "\n# warm", options)
-        phases.ends()
-        phases.verdicts.clear()
+        phases.forget()
         for entry in chosen:
             begun = time.perf_counter()
             report = evaluator.evaluate(problems[entry.problem], entry.source, options)
             slowest = max((k.seconds for k in report.compiles[0].kernels), default=0.0) if report.compiles else 0.0
-            phases.ends(**{WHOLE: time.perf_counter() - begun, TRITON: slowest})
+            phases.ends({WHOLE: time.perf_counter() - begun, TRITON: slowest})
     return phases.verdicts
 
 

@@ -23,20 +23,16 @@ def zygote():
 
 @pytest.fixture
 def busy_machine():
-    """Three processes for each processor that may be used, which do nothing but run."""
+    """Three processes for each processor that may be used, which do nothing but run. Each has a session of its own:
+    Linux shares processors out among sessions first, and the candidate has one, too.
+    """
     count = 3 * len(os.sched_getaffinity(0))
-    others = [subprocess.Popen([sys.executable, "-c", SPINS]) for _ in range(count)]
+    others = [subprocess.Popen([sys.executable, "-c", SPINS], start_new_session=True) for _ in range(count)]
     time.sleep(0.5)
     yield
     for other in others:
         other.kill()
         other.wait()
-
-
-def skip_where_a_processor_was_there(process):
-    """A scheduler that shares processors out among groups of processes may give it one although others want it."""
-    if process.waited() < 0.6:
-        pytest.skip("the others did not take a processor from it")
 
 
 def test_time_in_which_no_processor_was_there_does_not_count(zygote, busy_machine):
@@ -46,7 +42,6 @@ def test_time_in_which_no_processor_was_there_does_not_count(zygote, busy_machin
         with pytest.raises(ProcessTimedOut):
             allowed.receive(1.5)
         taken = time.monotonic() - begun
-        skip_where_a_processor_was_there(process)
     assert taken > 1.8
     assert 10.0 - allowed.left < taken - 0.3
 
@@ -57,7 +52,6 @@ def test_an_answer_is_waited_for_longer_where_others_ran_meanwhile(zygote, busy_
         process.wait_ready()
         begun = time.monotonic()
         assert process.receive(1.2)["result"] == 1
-        skip_where_a_processor_was_there(process)
         assert time.monotonic() - begun > 1.2
 
 
