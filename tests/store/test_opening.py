@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import turnmaking as make
+from opening import plainly, refused, write
 
 from kernelwright.store.connection.engine import network_disk, open_file, set_journal
 from kernelwright.store.database import Store
@@ -23,31 +24,6 @@ from kernelwright.store.models import Action
 from kernelwright.store.records import TrajectoryFilter
 
 FORK = get_context("fork")
-
-
-def refused(trouble, where, **options):
-    """Opens it, and gives the one line."""
-    with pytest.raises(StoreError) as caught:
-        Store.open(where, **options)
-    assert caught.value.trouble is trouble
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-@contextmanager
-def plainly(path):
-    """sqlite3 itself, without the store."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        yield connection
-
-
-def write(store, turns=2):
-    trajectory = store.begin(make.start())
-    for turn in range(turns):
-        row = store.draft(trajectory.id, make.request(turn), action=Action.DRAFT)
-        store.complete(row.id, make.completion(turn), make.source(turn))
-        store.judge(row.id, make.wrong(turn))
-    return trajectory
 
 
 def test_a_new_file_is_ours_and_in_wal_mode_with_foreign_keys(path):

@@ -16,39 +16,6 @@ from kernelwright.rl.data.rows import Kind, read_rows
 from kernelwright.tools.problem import Problem
 
 MIT = "Permission is hereby granted, free of charge, to any person obtaining a copy"
-GPL = "GNU GENERAL PUBLIC LICENSE Version 3"
-KERNEL = """\
-import torch
-import triton
-import triton.language as tl
-from einops import rearrange
-
-SCALE = 2.0
-UNUSED = 3.0
-
-
-@triton.jit
-def halve(x):
-    return x / SCALE
-
-
-@triton.autotune(configs=[], key=["n"])
-@triton.jit
-def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    \"\"\"Copies half of it.\"\"\"
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + offs, halve(tl.load(x_ptr + offs, mask=offs < n)), mask=offs < n)
-
-
-@triton.jit
-def stray_kernel(x_ptr):
-    tl.store(x_ptr, rearrange(1))
-
-
-@triton.jit
-def lost_kernel(x_ptr):
-    tl.store(x_ptr, nobody_knows)
-"""
 OUTPUT = """\
 import torch
 from torch._inductor.async_compile import AsyncCompile
