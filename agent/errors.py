@@ -48,11 +48,12 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
     """One line for people, and the exit code, for anything that ends a command of `program` early."""
     import typer
 
+    from kernelwright.agent.command_line.command_class import USAGE_ERROR
     from kernelwright.policies.base import PolicyRefused, PolicyUnavailable
     from kernelwright.tools.problem import ProblemError
     from kernelwright.tools.report import InfrastructureError
 
-    if isinstance(error, _usage_error()):
+    if isinstance(error, USAGE_ERROR):
         command = error.ctx.command_path if error.ctx else program
         message = error.format_message().rstrip(".") or "no command was given"
         return f"{message}{_what_is_missing(error)} (see {command} --help)", Exit.BAD_INPUT
@@ -150,13 +151,6 @@ def end_process(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)
-
-
-def _usage_error() -> type[Any]:
-    """click's UsageError, of typer's own copy of click or of click itself: both are the base of typer.BadParameter."""
-    import typer
-
-    return typer.BadParameter.__mro__[1]
 
 
 def _what_is_missing(error: Any) -> str:

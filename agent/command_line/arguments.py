@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.hardware.peaks import PEAKS, Peak, peak_of
@@ -41,6 +43,19 @@ def read_candidate(path: Path) -> str:
     if "\0" in text:
         raise InputError(f"{path} is not Python: it holds null bytes")
     return text
+
+
+def named_database(db: str | None, argument: str | None) -> str | None:
+    """The database that `--db` names, or that the argument names which was its place before; stderr is told of that.
+
+    Raises InputError where both are given.
+    """
+    if argument is None:
+        return db
+    if db is not None:
+        raise InputError(f"--db {db} and {argument} name two databases: give --db alone")
+    typer.echo("the database is now named with --db: the argument goes with the next release", err=True)
+    return argument
 
 
 def choose_targets(asked: list[str], device: str) -> tuple[str, ...]:

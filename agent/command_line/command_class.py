@@ -30,11 +30,23 @@ RENAMED_IN_RL = {
 """The old and new names of options, by command of `rl`."""
 
 
+USAGE_ERROR: type[Any] = typer.BadParameter.__mro__[1]
+"""click's UsageError, of typer's own copy of click or of click itself: both are the base of typer.BadParameter."""
+
+
 class WrappingCommand(TyperCommand):
     """A command whose help is its docstring without the line ends of the source."""
 
     def __init__(self, *args: Any, help: str | None = None, **more: Any) -> None:
         super().__init__(*args, help=join_lines(help) if help else help, **more)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Names the command in a usage error, where the parser leaves it out: an option without its value."""
+        try:
+            return list(super().parse_args(ctx, args))
+        except USAGE_ERROR as error:
+            error.ctx = error.ctx or ctx
+            raise
 
 
 class RenamingCommand(WrappingCommand):
@@ -42,7 +54,7 @@ class RenamingCommand(WrappingCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Replaces old names before `--` with the new ones."""
-        return list(super().parse_args(ctx, with_current_names(args, RENAMED_OPTIONS.get(self.name or "", {}))))
+        return super().parse_args(ctx, with_current_names(args, RENAMED_OPTIONS.get(self.name or "", {})))
 
 
 def join_lines(text: str) -> str:

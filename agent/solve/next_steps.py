@@ -12,8 +12,7 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, StopReason
 from kernelwright.agent.problems.finding import catalogue
 from kernelwright.agent.problems.similarity import Similar, most_similar
-from kernelwright.agent.solve.drafting import DraftKind
-from kernelwright.policies.base import Value
+from kernelwright.policies.base import Origin, Value
 from kernelwright.policies.inductor.draft import POLICY_NAME as COMPILER
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
@@ -63,7 +62,7 @@ def next_steps(
         reached=_reached(furthest, len(attempts)),
         compiler=refused,
         nearest=_nearest(problem, store),
-        options=(*_past_the_compiler(settings, refused), *_options(settings, furthest, reason)),
+        options=(*_past_the_compiler(settings, refused), *_options(settings, attempts, reason, refused)),
     )
 
 
@@ -96,7 +95,8 @@ def _solved_in(store: Store, name: str) -> int | None:
     return found[0].trajectory.id if found else None
 
 
-def _options(settings: Settings, furthest: Attempt | None, reason: StopReason) -> list[str]:
+def _options(settings: Settings, attempts: Sequence[Attempt], reason: StopReason, refused: str) -> list[str]:
+    furthest = max(attempts, key=lambda a: a.rank, default=None)
     report = furthest.report if furthest else None
     said = []
     if report is not None and _random(report):
@@ -106,7 +106,7 @@ def _options(settings: Settings, furthest: Attempt | None, reason: StopReason) -
         )
     if settings.policy == COMPILER:
         said.append("a policy that writes: --policy embedded, or " + LARGER_POLICY.removeprefix("a larger policy: "))
-    elif settings.draft == DraftKind.POLICY:
+    elif not refused and not any(a.origin is Origin.COMPILER for a in attempts):
         said.append("a first draft by the compiler: --draft compiler")
     if settings.own_work == "strict" and report and report.failure and report.failure.fault in OWN_WORK_FAULTS:
         said.append("kernels for a part of the work, torch's for the rest: --own-work share:0.5")

@@ -10,9 +10,13 @@ from kernelwright.rl.command_line.options.shared import AsJson, Debug
 
 
 def stats(
+    database: Annotated[
+        str | None, typer.Argument(metavar="DATABASE", hidden=True, help="The old place of --db.")
+    ] = None,
     db: Annotated[
         str | None,
-        typer.Argument(
+        typer.Option(
+            "--db",
             help="The database that the agent logged to: a file, or the URL of a server.",
             show_default=".kernelwright/runs.db",
         ),
@@ -27,6 +31,7 @@ def stats(
     """What a log holds for training: groups, rewards and their variance, turns, faults, policies, and what cannot
     be used.
     """
+    from kernelwright.agent.command_line.arguments import named_database
     from kernelwright.agent.databases import open_store
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.errors import InputError
@@ -36,7 +41,7 @@ def stats(
     from kernelwright.store.records import CandidateFilter
 
     chosen = CandidateFilter(run=run, problem=problem, policy_revision=revision)
-    with open_store(db, readonly=True) as store:
+    with open_store(named_database(db, database), readonly=True) as store:
         found = stats_of(store, choose_formula(store, reward, chosen), chosen)
     if found.turns == 0:
         narrow = " with this filter" if run or problem or revision else ""

@@ -114,8 +114,7 @@ def _prepare(engines: Engines, wait: float, create: bool) -> None:
         if version < CURRENT_VERSION:
             raise StoreError(
                 f"the database {engines.where} has schema version {version}, this program reads {CURRENT_VERSION}: "
-                "run `agent db migrate` "
-                "first",
+                f"run agent db migrate --db {engines.where} first",
                 StoreTrouble.OLDER,
             )
         return

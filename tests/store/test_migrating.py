@@ -36,7 +36,7 @@ def test_a_file_of_version_1_is_migrated_with_everything_in_it(path, tmp_path):
     assert migrate(engines.writer, "first", upto=1) == 1
     engines.dispose()
     assert schema_of(path) == schema_of(first)
-    assert "run `agent db migrate` first" in refused(StoreTrouble.OLDER, path, readonly=True)
+    assert f"run agent db migrate --db {path} first" in refused(StoreTrouble.OLDER, path, readonly=True)
     with Store.open(path) as store:
         assert store.turns(trajectory.id) == before
         assert [found.entry.candidate.turn for found in store.search("offsets_0_2")] == [2]

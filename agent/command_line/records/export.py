@@ -72,7 +72,12 @@ def _folders(store: Store, id: str | None, run: str | None, format: str, out: Pa
 
     files = list(kernel_files(store, samples))
     if not files:
-        raise InputError("there is no correct kernel among them")
+        if not samples:
+            raise InputError(f"{store.where} holds no trajectory yet: agent solve writes the first")
+        raise InputError(
+            f"no correct kernel in {number_of(len(samples), 'sample')} of {store.where}: agent inspect lists them, and "
+            "--format jsonl writes what was tried"
+        )
     if out is None or (len(files) == 1 and out.suffix == ".py"):
         _write("".join(text for _, text in files), out)
         return

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from kernelwright.agent.command_line.options import Debug, Device
+from kernelwright.agent.command_line.options import Database, Debug, Device
 
-Where = Annotated[
-    str | None, typer.Argument(metavar="DATABASE", help="The database.", show_default=".kernelwright/runs.db")
-]
+Where = Annotated[str | None, typer.Argument(metavar="DATABASE", hidden=True, help="The old place of --db.")]
+"""Where the database was named before `--db`. To be removed with version 0.2."""
 Run = Annotated[str | None, typer.Option(help="Only the candidates of this batch run.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Candidates at once.", show_default="one a core")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Candidates at most, this time.", show_default="all")]
@@ -20,7 +19,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="What changed as one JSON o
 
 def recheck(
     database: Where = None, run: Run = None, device: Device = "auto", workers: Workers = None, limit: Limit = None,
-    as_json: AsJson = False, debug: Debug = False,
+    db: Database = None, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge stored candidates again with today's judge, and say which verdicts changed and why.
 
@@ -29,16 +28,17 @@ def recheck(
     when all are judged (changed or not), 2 for what cannot be used, 3 where some could not be judged on this machine,
     130 where it was interrupted.
     """
-    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.command_line.arguments import choose_device, named_database
     from kernelwright.agent.errors import Exit
     from kernelwright.agent.replay.rechecking import RecheckRequest
     from kernelwright.agent.replay.rechecking import recheck as recheck_all
     from kernelwright.agent.viewing.show.progress import console, progress
 
-    _check_there(database)
+    where = named_database(db, database)
+    _check_there(where)
     asked = RecheckRequest(run=run, device=choose_device(device), workers=workers or os.cpu_count() or 2, limit=limit)
     with progress(quiet=as_json) as say:
-        found = recheck_all(asked, database, say)
+        found = recheck_all(asked, where, say)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
@@ -51,7 +51,7 @@ def recheck(
 
 
 def _check_there(database: str | None) -> None:
-    """Raises InputError where there is no such file; a server is asked when it is opened."""
+    """Raises InputError where it is a folder or there is no such file; a server is asked when it is opened."""
     from pathlib import Path
 
     from kernelwright.agent.databases import DEFAULT_DATABASE
@@ -60,7 +60,7 @@ def _check_there(database: str | None) -> None:
     if database is not None and "://" in database:
         return
     path = Path(database).expanduser() if database is not None else DEFAULT_DATABASE
+    if path.is_dir():
+        raise InputError(f"--db {path} is a folder: name a file in it, such as --db {path / 'runs.db'}")
     if not path.is_file():
-        raise InputError(
-            f"there is no database {path}: give the path of one, as agent solve and agent batch write them"
-        )
+        raise InputError(f"no database at {path}: agent solve and agent batch write one; --db names another")

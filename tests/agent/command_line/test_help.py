@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from kernelwright.agent.cli import app
+from kernelwright.agent.cli import main as agent_main
 from kernelwright.agent.errors import Exit
 from kernelwright.rl.cli import build, main
 
@@ -33,6 +34,16 @@ def test_every_option_is_explained_and_no_word_is_taken_for_markup(path, command
 @pytest.mark.parametrize(("path", "command"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
 def test_the_terminal_and_not_the_source_wraps_the_help_of_a_command(path, command):
     assert all("\n" not in paragraph for paragraph in command.help.split("\n\n"))
+
+
+@pytest.mark.parametrize("line", ["check --seed", "rl train --from-trajectories", "rl data clean --out"])
+def test_an_option_without_its_value_is_told_with_the_command_whose_help_explains_it(line, capsys):
+    words = line.split()
+    with pytest.raises(SystemExit) as ended:
+        main(words[1:]) if words[0] == "rl" else agent_main(words)
+    assert ended.value.code == Exit.BAD_INPUT
+    path = line.rpartition(" ")[0] if words[0] == "rl" else "agent check"
+    assert capsys.readouterr().err.endswith(f"requires an argument (see {path} --help)\n")
 
 
 def test_every_command_is_looked_at():

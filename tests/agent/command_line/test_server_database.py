@@ -50,11 +50,11 @@ def test_a_batch_on_a_server_goes_on_is_read_and_is_judged_again_with_its_reward
             store.judge(turn.candidate_id, report, rewards={"gate": 0.0}, formula="default@1")
     listed = agent("inspect", "--plain", "--db", where)
     assert listed.count("fused_silu") == 2
-    rechecked = json.loads(agent("recheck", where, "--json"))
+    rechecked = json.loads(agent("recheck", "--db", where, "--json"))
     assert rechecked["here"] == rechecked["candidates"] == 4
     assert rechecked["changed"] == []
     assert [(one["note"], one["stored"] > 0) for one in rechecked["rewards"]] == [("", True)]
-    assert json.loads(agent("recheck", where, "--json"))["before"] == 4
+    assert json.loads(agent("recheck", "--db", where, "--json"))["before"] == 4
     assert "fused_silu" in agent("db", "search", "sigmoidal", "--db", where)
     assert "postgresql+psycopg://tester:***@127.0.0.1" in agent("db", "stats", "--db", where)
     agent("report", "first", "--markdown", "--db", where)

@@ -66,7 +66,7 @@ def test_a_verdict_that_todays_judge_does_not_share_is_told_and_saved_and_the_ol
 ):
     id = judged_before(does_not_compile, right, **MISMATCH)
     store.put_best(id, None)
-    status, out, err = command(capsys, path, "--device", "cpu")
+    status, out, err = command(capsys, "--db", path, "--device", "cpu")
     broken, good = store.turns(id)
     assert (status, err) == (Exit.DONE, "")
     [line] = [line for line in out.splitlines() if "->" in line and line.startswith("candidate")]
@@ -86,7 +86,7 @@ def test_what_this_judge_has_judged_is_not_judged_again_and_its_changes_are_stil
     judged_before(right, **MISMATCH)
     first = recheck(RecheckRequest(workers=1), path, quiet)
     count = store.stats().verdicts
-    status, out, _ = command(capsys, path, "--device", "cpu", "--json")
+    status, out, _ = command(capsys, "--db", path, "--device", "cpu", "--json")
     again = json.loads(out)
     assert (status, again["here"], again["before"], again["left"]) == (Exit.DONE, 0, 1, 0)
     assert again["tools"] is None, "nothing was started"
@@ -161,7 +161,18 @@ def test_a_recheck_that_is_killed_or_interrupted_goes_on_where_it_stopped(
 ):
     id = judged_before(does_not_compile, wrong, right, **MISMATCH)
     candidates = [turn.candidate_id for turn in store.turns(id)]
-    arguments = [sys.executable, "-m", "kernelwright.agent", "recheck", path, "--device", "cpu", "--workers", "1"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "recheck",
+        "--db",
+        path,
+        "--device",
+        "cpu",
+        "--workers",
+        "1",
+    ]
     started = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: any(judged_by_today(store, id) for id in candidates), 120, started)
     started.send_signal(sign)
@@ -190,9 +201,9 @@ def wait_until(reached, seconds, process):
 
 
 def test_a_database_that_is_not_there_is_refused_in_one_line_and_not_made(tmp_path, capsys):
-    status, out, err = command(capsys, str(tmp_path / "none.db"))
+    status, out, err = command(capsys, "--db", str(tmp_path / "none.db"))
     assert (status, out, err.count("\n")) == (Exit.BAD_INPUT, "", 1)
-    assert "there is no database" in err
+    assert "no database at" in err
     assert not (tmp_path / "none.db").exists()
 
 
@@ -205,19 +216,36 @@ def test_a_database_that_is_not_there_is_refused_in_one_line_and_not_made(tmp_pa
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_in_one_line(store, path, capsys, arguments, said):
-    status, out, err = command(capsys, path, *arguments)
+    status, out, err = command(capsys, "--db", path, *arguments)
     assert (status, out, err.count("\n")) == (Exit.BAD_INPUT, "", 1)
     assert said in err
 
 
+def test_the_database_may_be_named_without_the_option_which_is_told(path, capsys):
+    Store.open(path).close()
+    status, out, err = command(capsys, path, "--device", "cpu")
+    assert (status, err.count("\n")) == (Exit.DONE, 1)
+    assert "the database is now named with --db" in err
+    assert "of 0 candidates" in out
+    status, _, err = command(capsys, path, "--db", path)
+    assert (status, err.count("\n")) == (Exit.BAD_INPUT, 1)
+    assert "two databases" in err
+
+
+def test_a_folder_is_no_database_and_is_called_a_folder(tmp_path, capsys):
+    status, _, err = command(capsys, "--db", str(tmp_path))
+    assert (status, err.count("\n")) == (Exit.BAD_INPUT, 1)
+    assert "is a folder: name a file in it" in err
+
+
 def test_a_file_that_is_no_database_is_refused(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("not a database " * 100)
-    status, _, err = command(capsys, str(tmp_path / "notes.txt"))
+    status, _, err = command(capsys, "--db", str(tmp_path / "notes.txt"))
     assert (status, err.count("\n")) == (Exit.BAD_INPUT, 1)
 
 
 def test_an_empty_database_has_nothing_to_judge_and_nothing_is_started(path, capsys):
     Store.open(path).close()
-    status, out, _ = command(capsys, path, "--device", "cpu")
+    status, out, _ = command(capsys, "--db", path, "--device", "cpu")
     assert status == Exit.DONE
     assert "0 now, 0 before, of 0 candidates" in out

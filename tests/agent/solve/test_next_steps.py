@@ -12,6 +12,7 @@ from kernelwright.agent.loop.stopping import Budgets, StopReason
 from kernelwright.agent.problems.finding import catalogue, find_by_name
 from kernelwright.agent.problems.similarity import most_similar, operators_of
 from kernelwright.agent.solve.next_steps import next_steps
+from kernelwright.policies.base import Origin
 from kernelwright.tools.problem import Problem
 
 OWN = """
@@ -80,7 +81,19 @@ def test_what_the_compiler_refused_is_said_with_what_to_do_about_it(begin, store
     assert steps.options[0].startswith("a reference without that branch: torch.where or a mask")
     operator = next_steps(*asked, "no kernel of its own for _fft_r2c at line 9 (f = torch.fft.rfft(x))")
     assert operator.options[0].endswith("left to torch: --partial")
+    assert not any("--draft compiler" in step for step in (*steps.options, *operator.options))
     assert next_steps(*asked).compiler == ""
+
+
+@pytest.mark.parametrize("draft", ["auto", "policy"])
+def test_the_compiler_is_named_where_it_has_not_drafted(begin, store, unfinished, draft):
+    """With one turn the policy alone is asked, whatever `--draft` says."""
+    run = begin([unfinished(1)], budgets=Budgets(turns=1))
+    run.run()
+    named = "a first draft by the compiler: --draft compiler"
+    assert named in steps_of(run, store, draft=draft).options
+    drafted = [attempt.with_(origin=Origin.COMPILER) for attempt in run.attempts]
+    assert named not in next_steps(run.problem, run.settings, drafted, run.stop_reason, store).options
 
 
 def test_a_solved_problem_of_this_database_is_named_first_and_a_correct_run_has_no_next_steps(begin, store, right):

@@ -222,12 +222,12 @@ def run_rl(capsys):
 
 def test_rl_stats_prints_tables_and_json(store, tell, tmp_path, run_rl):
     pair(tell)
-    assert "exact GRPO: 2 turns" in run_rl("stats", tmp_path / "runs.db")[1]
-    assert json.loads(run_rl("stats", tmp_path / "runs.db", "--json")[1])["trainable"] == 2
+    assert "exact GRPO: 2 turns" in run_rl("stats", "--db", tmp_path / "runs.db")[1]
+    assert json.loads(run_rl("stats", "--db", tmp_path / "runs.db", "--json")[1])["trainable"] == 2
 
 
 def test_rl_stats_of_an_empty_database_says_so_in_one_line(store, tmp_path, run_rl):
-    code, _, error = run_rl("stats", tmp_path / "runs.db")
+    code, _, error = run_rl("stats", "--db", tmp_path / "runs.db")
     assert (code, error.count("\n")) == (2, 1)
     assert "holds no turn" in error
 

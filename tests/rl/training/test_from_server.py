@@ -33,7 +33,7 @@ def test_a_log_on_a_server_is_counted_scored_and_trained_on_and_nothing_keeps_th
     with postgres_server() as server:
         where = server.new_place()
         logged(tmp_path, tiny, samples=8, where=where)
-        assert json.loads(command(capsys, "stats", where, "--json"))["turns"] == 32
+        assert json.loads(command(capsys, "stats", "--db", where, "--json"))["turns"] == 32
         assert json.loads(command(capsys, "rewards", "--db", where, "--json"))["stored"] == 32
         asked = ("--policy", f"transformers:{tiny}", "--out", str(tmp_path / "better"), "--max-steps", "2", "--json")
         told = json.loads(command(capsys, "train", "--from-trajectories", where, *asked))
