@@ -30,8 +30,10 @@ PATTERN_WORDS = (
 """One of which a problem's text names where a transformation may fit."""
 
 NORM_WORDS = ("LayerNorm", "layer_norm", "RMSNorm", "rms_norm")
+HALF_WORDS = ("half", "float16")
+"""One of which a problem's text names where a product may be of half precision (bfloat16 among them)."""
 PRODUCT_WORDS = ("Linear", "linear(", *PATTERN_WORDS[-3:])
-"""One of which a problem's text names beside a norm where the two may be one kernel."""
+"""One of which a problem's text names beside a norm where the two may be one kernel, or beside half precision."""
 
 Runner = Callable[[str, dict[str, Any], float], dict[str, Any]]
 """Calls an entry with a payload in a process of its own, for so many seconds, and returns its answer."""
@@ -59,8 +61,9 @@ class TransformedDraft(Value):
 
 def may_transform(source: str) -> bool:
     """Whether a problem's text names anything that a transformation looks for; a cheap look before a process starts."""
-    normed_product = all(any(word in source for word in words) for words in (NORM_WORDS, PRODUCT_WORDS))
-    return normed_product or any(word in source for word in PATTERN_WORDS)
+    names = [any(word in source for word in words) for words in (PATTERN_WORDS, PRODUCT_WORDS, NORM_WORDS, HALF_WORDS)]
+    pattern, product, norm, half = names
+    return pattern or (product and (norm or half))
 
 
 def transform(source: str, run: Runner, seconds: float = TRANSFORMATION_SECONDS) -> TransformedDraft:

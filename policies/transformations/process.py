@@ -11,6 +11,7 @@ from kernelwright.policies.transformations.attention import write_attention
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, export
 from kernelwright.policies.transformations.linear_sum import write_linear_sum
 from kernelwright.policies.transformations.matrix_vector import write_matrix_vector
+from kernelwright.policies.transformations.persistent_product import write_persistent_product
 from kernelwright.policies.transformations.reduced_linear import write_reduced_linear
 from kernelwright.policies.transformations.row_reduction import write_row_reduction
 from kernelwright.policies.transformations.split_product import write_split_product
@@ -69,6 +70,7 @@ TRANSFORMATIONS: tuple[tuple[str, Callable[[Exported], str]], ...] = (
     ("a product split over its long axis", write_split_product),
     ("a sum of a linear layer, its weights summed first", write_linear_sum),
     ("a linear layer and the reduction of its rows in one kernel", write_reduced_linear),
+    ("a product by persistent programs", write_persistent_product),
 )
 
 

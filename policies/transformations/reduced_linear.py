@@ -135,7 +135,7 @@ def write_reduced_linear(exported: Exported) -> str:
     if norm is not None:
         lines = lines.replace("EPSILON", repr(norm.epsilon)) + "".join(AFFINE[one] for one in norm.tensors)
     kernel = KERNEL.format(
-        chain="".join(f"    value = {one}\n" for one in map(_expression, steps)), beyond=beyond, reduction=lines,
+        chain="".join(f"    value = {one}\n" for one in map(expression_of_step, steps)), beyond=beyond, reduction=lines,
         store=STORE_ALL if whole else STORE_ROWS,
         pointers="".join(f"{one}_pointer, " for one in norm.tensors) if norm else "",
     )  # fmt: skip
@@ -178,19 +178,19 @@ def _find(exported: Exported) -> tuple[Any, list[Any], Any]:
     while name_of(node) not in ("linear", "matmul", "mm"):
         if node.op != "call_function" or len(node.users) != 1:
             raise NotTransformed("it is no chain behind a linear layer")
-        _expression(node)
+        expression_of_step(node)
         steps.insert(0, node)
         node = node.args[0]
     return reduction, steps, node
 
 
-def _expression(step: Any) -> str:
-    """Returns the expression of `value`. Raises NotTransformed."""
+def expression_of_step(step: Any) -> str:
+    """Returns the expression in which a step after the product changes `value`. Raises NotTransformed."""
     name = name_of(step)
     if name in UNARY and len(step.args) == 1:
         return UNARY[name]
     sign = {"mul": "*", "div": "/", "add": "+", "sub": "-"}.get(name)
     number: Any = step.args[1] if len(step.args) == 2 and not step.kwargs else None
     if sign is None or type(number) not in (int, float) or not math.isfinite(number):
-        raise NotTransformed(f"{name or step.target} is not written between a layer and its reduction")
+        raise NotTransformed(f"{name or step.target} is not written after a product")
     return f"value {sign} {float(number)!r}" if number >= 0 else f"value {sign} ({float(number)!r})"

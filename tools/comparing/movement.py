@@ -17,20 +17,27 @@ from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, expect
 
 MAX_EXAMINED_ELEMENTS = 1 << 22
-"""Elements of inputs and outputs together, above which nothing is examined."""
+"""Elements of inputs and outputs together, above which nothing is examined on a CPU, where they are sorted."""
+MAX_EXAMINED_ELEMENTS_ON_GPU = 1 << 26
+"""The same on a GPU: half a gigabyte as float64, some of it several times."""
 ROUNDING_TYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 """Types that a value may have been rounded to on its way."""
 MAX_DRAWS = 24
 """Draws that are examined where fewer do not tell the places of equal values apart: booleans, small integers."""
 
 
-def only_moves(draws: Iterable[Expected]) -> bool:
-    """Two draws or more of one problem at one size, of whatever types; as many are taken as are needed."""
+def only_moves(draws: Iterable[Expected]) -> bool | None:
+    """Two draws or more of one problem at one size, of whatever types; as many are taken as are needed.
+
+    None where there are too many elements to examine.
+    """
     trails = [_Trail(name) for name in ROUNDING_TYPES]
     for count, draw in enumerate(itertools.islice(draws, MAX_DRAWS), 1):
         given, made = _values(draw.inputs), _values(draw.eager)
-        if given is None or made is None or given.numel() + made.numel() > MAX_EXAMINED_ELEMENTS:
+        if given is None or made is None:
             return False
+        if given.numel() + made.numel() > (MAX_EXAMINED_ELEMENTS_ON_GPU if made.is_cuda else MAX_EXAMINED_ELEMENTS):
+            return None
         trails = [t for t in trails if t.follow(given, made) and (count < 2 or t.leads_everywhere())]
         if not trails:
             return False

@@ -8,7 +8,6 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.movement import converts_inputs, draws_of, gives_back_inputs, only_moves
@@ -43,6 +42,8 @@ class Evidence:
     share: float | None = None
     """The share of the reference's operations that torch did not do in the candidate's place, 0 to 1."""
     deterministic: bool | None = None
+    only_moves: bool | None = None
+    """Whether the problem only moves values, at every size where that was asked; None before it was."""
     reloaded: bool | None = None
     """Whether the candidate's parameters are the reference's; None where that has none."""
 
@@ -243,8 +244,16 @@ class Examination:
         self._checks.watched = None
         own_work.require_inputs_left_alone(watched, self._checks.prepared, self._checks.calls.kept_names())
         if drawn is not None and not gives_back_inputs(drawn):
-            moves = partial(only_moves, draws_of(self._checks.prepared, self._seed))
-            own_work.judge_watched(watched, self._rules.own_work, moves, only_converts=converts_inputs(drawn))
+            own_work.judge_watched(
+                watched, self._rules.own_work, self._only_moves, only_converts=converts_inputs(drawn)
+            )
+
+    def _only_moves(self) -> bool:
+        """Whether the problem only moves values: at a size too large to examine, what the sizes before it showed."""
+        here, before = only_moves(draws_of(self._checks.prepared, self._seed)), self._evidence.only_moves
+        if here is not None:
+            self._evidence.only_moves = here and before is not False
+        return bool(self._evidence.only_moves)
 
     def _shuffle(self, number: int) -> int:
         return (self._seed * 31 + number * 7919) & 0x7FFFFFFF

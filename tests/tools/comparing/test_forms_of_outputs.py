@@ -97,3 +97,8 @@ def test_a_problem_that_only_moves_values_is_known(reference):
 )
 def test_a_problem_that_chooses_among_values_or_computes_moves_nothing(reference):
     assert not only_moves(drawn(reference, (13, 13)))
+
+
+def test_what_is_too_large_to_examine_is_not_said_to_move_or_to_compute():
+    large = drawn(lambda x: x.t().contiguous(), (1 << 11, (1 << 10) + 1))
+    assert only_moves(large) is None
