@@ -22,6 +22,8 @@ MAX_EXAMINED_ELEMENTS_ON_GPU = 1 << 26
 """The same on a GPU: half a gigabyte as float64, some of it several times."""
 ROUNDING_TYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 """Types that a value may have been rounded to on its way."""
+LOOKED_FOR_FIRST = 16
+"""Outputs that are looked for among the inputs before all of them are: where one is not found, that is the answer."""
 MAX_DRAWS = 24
 """Draws that are examined where fewer do not tell the places of equal values apart: booleans, small integers."""
 
@@ -83,8 +85,14 @@ class _Trail:
         """Whether each output held an input's values all along, or one value (padding); and not all only one."""
         import torch
 
+        if not all(map(self._leads_to, range(0, self._made.numel(), -(-self._made.numel() // LOOKED_FOR_FIRST)))):
+            return False
         found = torch.isin(self._made, self._source)
         return bool((found & ~self._constant).any()) and bool((found | self._constant).all())
+
+    def _leads_to(self, place: int) -> bool:
+        """Whether the output at a place held an input's values all along, or one value."""
+        return bool(self._constant[place]) or bool((self._source == self._made[place]).any())
 
     def tells_places_apart(self) -> bool:
         """Whether no two inputs held the same all along."""

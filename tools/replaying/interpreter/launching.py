@@ -28,6 +28,7 @@ from kernelwright.tools.replaying.interpreter.races import NeedsInterleaving, Pr
 from kernelwright.tools.replaying.interpreter.recording.batch_guard import BatchGuard
 from kernelwright.tools.replaying.interpreter.recording.batches import MIN_BATCHED_PROGRAMS, Batches
 from kernelwright.tools.replaying.interpreter.recording.programs import Programs, form_of
+from kernelwright.tools.replaying.interpreter.recording.watched_language import letting_others_run
 from kernelwright.tools.replaying.values import Table, forged_trace
 from kernelwright.tools.tracing.trace import Kernel
 
@@ -199,12 +200,14 @@ class _Kernel:
         def enter(program: Program) -> None:
             builder.grid_idx = program.place
 
+        run_one = self._program(given, math.prod(grid))
+
         def run(program: Program) -> None:
             with np.errstate(all="ignore"):
-                self._function(**given)
+                run_one()
 
         turns = Interleaving(_shuffled(grid, random), run, enter, random, races)
-        guard.turn = turns.turn
+        guard.turn = letting_others_run(turns.turn)
         turns.run_all()
 
 
@@ -256,7 +259,7 @@ def install() -> None:
     from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
     from kernelwright.tools.replaying.interpreter.number_formats import bfloat16 as interpreter_bf16
     from kernelwright.tools.replaying.interpreter.number_formats import float8 as interpreter_float8
-    from kernelwright.tools.replaying.interpreter.recording.recorder import recorded
+    from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
 
     if _installed:
         return

@@ -15,7 +15,7 @@ import numpy as np
 
 from kernelwright.tools.replaying.interpreter.language_speedups import extra_modules
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
-from kernelwright.tools.replaying.interpreter.recording.recorder import recorded
+from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
 
 Function = Callable[..., Any]
 MODULES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")

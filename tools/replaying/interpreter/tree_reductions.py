@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter.recording.recorder import recorded
+from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
 
 Arrays = list[Any]
 

@@ -46,6 +46,8 @@ class Node:
         self.decision = -1
         """The value that decides how it goes on; -1 where the program ends."""
         self.children: dict[Any, Node] = {}
+        self.complete = False
+        """Whether all of its steps are there: another program that runs in turns may be recording them."""
 
 
 class Language(NamedTuple):

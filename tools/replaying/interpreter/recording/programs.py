@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kernelwright.tools.replaying.interpreter.guarded_memory import OutOfBounds
+from kernelwright.tools.replaying.interpreter.races import NeedsInterleaving
 from kernelwright.tools.replaying.interpreter.recording.language import Node, language
 from kernelwright.tools.replaying.interpreter.recording.recorder import OtherSteps, Recorder
 from kernelwright.tools.report import Failed, Failure, Fault
@@ -68,6 +69,8 @@ class Programs:
         elif self._root is None:
             self._root = Node()
             self._interpret(Recorder(self._root, handles), function, given)
+        elif not self._root.complete:
+            function(**given)
         else:
             self._replay(self._root, function, given, handles)
 
@@ -80,6 +83,10 @@ class Programs:
             self._bytes = max(self._bytes, recorder.bytes, 1)
         except OtherSteps:
             raise Failed(Failure(fault=Fault.RUNTIME, message=CHANGING_KERNEL_MESSAGE)) from None
+        except NeedsInterleaving:  # the program is fine, and runs again
+            if recorder.recording and not recorder.take_back():
+                self._root = None
+            raise
         finally:
             if not done and recorder.recording:
                 self._given_up, self._root = True, None
@@ -100,17 +107,26 @@ class Programs:
                 self._hits += 1
                 return
             child = node.children.get(values[node.decision].tobytes())
-            if child is None:
+            if child is None or not child.complete:
                 break
             node = child
             path.append(node)
+        recorder = Recorder(root, handles, path, values)
+        if child is not None:  # another program, which waits for its turn, records what comes now
+            recorder.stop_at(len(node.steps))
+        else:
+            self._missed(recorder, node)
+        self._interpret(recorder, function, given)
+
+    def _missed(self, recorder: Recorder, node: Node) -> None:
+        """Notes that a program went a new way behind a node. Where there are too many ways, this is the end of the
+        record.
+        """
         self._misses += 1
         self._nodes += 1
-        recorder = Recorder(root, handles, path, values)
         if self._nodes > MAX_NODES or (self._misses > MAX_MISSES and self._misses > self._hits):
             recorder.stop_at(len(node.steps))
             self._given_up, self._root = True, None
-        self._interpret(recorder, function, given)
 
     @staticmethod
     def _steps(node: Node, values: list[Any], take: Callable[[int], Any]) -> int | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kernelwright.tools.replaying.interpreter.recording import whole_batches
+from kernelwright.tools.replaying.interpreter.recording import watched_language, whole_batches
 from kernelwright.tools.replaying.interpreter.recording.language import (
     HandleSlot,
     Node,
@@ -44,10 +44,6 @@ class OtherSteps(BaseException):
     """A program took other steps than the record of an equal one."""
 
 
-active: list[Recorder] = []
-"""The recorder of the program that runs, where there is one."""
-
-
 class Recorder:
     """Records one program. Given a path that was recorded and the values of a replay that left it, it repeats what was
     done from them, and then goes on.
@@ -71,6 +67,8 @@ class Recorder:
         self._pending = list(path)
         self._values = list(values)
         self._at = self._stop = 0
+        self._first_new: tuple[Node, bytes] | None = None
+        """The node behind which the first new one comes, and what was decided there."""
         for number, handle in enumerate(inputs):
             self._know(handle, number)
         if self._pending:
@@ -85,16 +83,13 @@ class Recorder:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Inside, the kernel's function runs."""
-        lang = self._lang
-        lang.handle.data = property(_data_of, _set_data)
-        lang.semantic.builder = _Watched(self, lang.builder)
-        active.append(self)
+        watched_language.watch(self)
         try:
             yield
         finally:
-            active.pop()
-            lang.semantic.builder = lang.builder
-            del lang.handle.data
+            watched_language.look_away()
+        if self.recording and not self.failed:
+            self._node.complete = True
 
     def call(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """An operation that the kernel asks for."""
@@ -130,9 +125,23 @@ class Recorder:
             return
         self._decided.add(slot)
         if not self._repeats_decision(slot) and self.recording:
-            self._node.decision, self._values = slot, []
-            self._node.children[data.tobytes()] = self._node = Node()
-            self._at = 0
+            self._node.decision, self._node.complete, self._values = slot, True, []
+            self._begin_node(data.tobytes())
+
+    def _begin_node(self, decided: bytes) -> None:
+        before, self._at = self._node, 0
+        before.children[decided] = self._node = Node()
+        if self._first_new is None:
+            self._first_new = before, decided
+
+    def take_back(self) -> bool:
+        """Takes what was recorded out of the record again; whether the record has a beginning without it."""
+        self.recording = False
+        if self._first_new is None:
+            return self.root.complete
+        node, decided = self._first_new
+        node.children.pop(decided, None)
+        return True
 
     def _fail(self) -> None:
         if self._pending or self._at < self._end():
@@ -325,44 +334,3 @@ class Recorder:
             return lambda values: value
         slot = self._ids[id(value)]
         return lambda values: values[slot]
-
-
-class _Watched:
-    """The builder, whose operations go by a recorder."""
-
-    def __init__(self, recorder: Recorder, builder: Any) -> None:
-        self._recorder, self._builder = recorder, builder
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._builder, name)
-        if not name.startswith(("create_", "get_")) or not callable(found):
-            return found
-        call = self._recorder.call
-
-        def operation(*arguments: Any, **named: Any) -> Any:
-            return call(name, found, arguments, named)
-
-        self.__dict__[name] = operation
-        return operation
-
-
-def recorded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the language that looks into its tensors, as one operation."""
-
-    def operation(*arguments: Any, **named: Any) -> Any:
-        if not active:
-            return function(*arguments, **named)
-        return active[-1].call(name, function, arguments, named)
-
-    operation.__name__ = name
-    return operation
-
-
-def _data_of(handle: Any) -> Any:
-    data = vars(handle)["data"]
-    active[-1].read(handle, data)
-    return data
-
-
-def _set_data(handle: Any, data: Any) -> None:
-    vars(handle)["data"] = data

@@ -46,6 +46,11 @@ def test_programs_that_meet_run_one_after_the_other(launched, name):
     assert launched[name]["apart"]
 
 
+def test_programs_that_run_in_turns_are_replayed_from_the_record(launched):
+    assert launched["hands_on"]["equal"]
+    assert launched["hands_on"]["interpreted"] < launched["hands_on"]["programs"] // 4
+
+
 @pytest.mark.parametrize(
     "text",
     [
