@@ -20,6 +20,8 @@ MIN_TILES = 264
 """Tiles of the result below which a launch for each is as fast: two for each multiprocessor of a large GPU."""
 MIN_STEPS = 1024
 """Length of the summed axis below which writing the result takes most of the time."""
+ALIGNMENT = 8
+"""Elements of half precision in 16 bytes."""
 HALF_TYPES = ("torch.float16", "torch.bfloat16")
 
 HEAD = """# A large product by persistent programs (kernelwright). Block sizes are not tuned.
@@ -166,7 +168,7 @@ def _find(exported: Exported) -> tuple[list[Any], Any]:
 
 
 def _require_large(x: Any, product: Any, operands: list[Any]) -> None:
-    """Raises NotTransformed for a product that is not of half precision, or too small."""
+    """Raises NotTransformed for a product that is not of half precision, too small, or not aligned."""
     types = {str(one.meta["val"].dtype) for one in operands}
     if len(types) != 1 or not types <= set(HALF_TYPES):
         raise NotTransformed("it is no product of half precision")
@@ -177,3 +179,5 @@ def _require_large(x: Any, product: Any, operands: list[Any]) -> None:
         rows *= extent
     if -(-rows // TILE[0]) * -(-columns // TILE[1]) < MIN_TILES or depth < MIN_STEPS:
         raise NotTransformed(f"{rows} by {columns} over {depth} steps are too few for persistent programs")
+    if columns % ALIGNMENT or depth % ALIGNMENT:
+        raise NotTransformed("rows do not begin at whole 16 bytes, as tensor descriptors need")

@@ -68,8 +68,7 @@ class Examination:
             if perturbed:
                 self._other_weights()
             else:
-                expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1)
-                self._checks.check(expected, NOISE, self._shuffle(3))
+                self._second_draw()
             asked = self._distributions() if how is Thoroughness.ALL else [(Draw.SIGNED, ())]
             self._checks.watched_draw = None  # the next draw may be of gigabytes, too
             for number, (draw, numbers) in enumerate(asked, 2):
@@ -106,6 +105,11 @@ class Examination:
                 if drawn.finite():
                     return drawn
         return self._judge.expected(self._problem, self._seed, Draw.OWN, 0, perturbed=perturbed)
+
+    def _second_draw(self) -> None:
+        """Another draw of the problem's own distribution, over noise; it is let go of on return. Raises Failed."""
+        expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1)
+        self._checks.check(expected, NOISE, self._shuffle(3))
 
     def _own_inputs(self, how: Thoroughness) -> None:
         """The problem's own inputs, twice. The draw is let go of on return: it may take gigabytes. Raises Failed."""

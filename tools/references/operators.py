@@ -109,6 +109,8 @@ EXACT_OPERATORS = frozenset(
 """They pick, compare and cut values, and round none: what any two ways of working them out agree on bit for bit."""
 SEARCHES = frozenset({"bucketize", "searchsorted"})
 """They ask for a sorted operand."""
+PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "dot", "mm", "mv"})
+EXPONENTIALS = frozenset({"_log_softmax", "_safe_softmax", "_softmax", "exp", "exp2", "logaddexp", "logsumexp"})
 HOST_READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
 FREE_OPERATORS = frozenset(
     {
@@ -153,6 +155,8 @@ class Counted(NamedTuple):
     """Whether some operator may have rounded."""
     searches: bool = False
     """Whether some operator asked for a sorted operand."""
+    exponentiates_products: bool = False
+    """Whether an exponential follows a product of matrices, as in attention."""
 
 
 @without_dynamo
@@ -160,7 +164,8 @@ class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.total = 0
-        self.rounds = self.searches = False
+        self.rounds = self.searches = self.exponentiates_products = False
+        self._multiplied = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
@@ -168,6 +173,8 @@ class _Counter(TorchDispatchMode):
         if not moves(func) and name not in HOST_READS:
             self.total += operations(func, args, kwargs or {}, made)
         self.searches |= name in SEARCHES
+        self._multiplied |= name in PRODUCTS
+        self.exponentiates_products |= "attention" in name or (self._multiplied and name in EXPONENTIALS)
         self.rounds |= name in ("_to_copy", "copy_") or not (moves(func) or name.removesuffix("_") in EXACT_OPERATORS)
         return made
 
@@ -176,4 +183,4 @@ def count_operations(call: Callable[[], object]) -> Counted:
     """The operations that `call` asks of torch, each operator counted as a candidate's own are."""
     with _Counter() as counter:
         call()
-    return Counted(counter.total, counter.rounds, counter.searches)
+    return Counted(counter.total, counter.rounds, counter.searches, counter.exponentiates_products)

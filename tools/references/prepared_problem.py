@@ -25,7 +25,7 @@ from kernelwright.tools.references.input_distributions import (
     perturb_weights,
     sort_again,
 )
-from kernelwright.tools.references.large_integers import enlarge_integers, may_be_enlarged
+from kernelwright.tools.references.magnitudes import enlarge_integers, limit_powers, may_be_enlarged
 from kernelwright.tools.references.reference import Reference, double, doubled
 from kernelwright.tools.report import InfrastructureError
 
@@ -114,6 +114,8 @@ class PreparedProblem:
     """Whether some operator of it may round: without one, another way to work it out has no reason to differ."""
     searches: bool = False
     """Whether it searches in what has to be sorted: inputs that are so stay so in every draw."""
+    exponentiates_products: bool = False
+    """Whether it exponentiates products of matrices: huge inputs then make scores that no kernel need exponentiate."""
     notes: list[str] = field(default_factory=list)
     perturbed: Any = None
     """The reference with moved weights, once somebody asked for it."""
@@ -169,7 +171,7 @@ def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedPr
     if like is None:
         _find_random_outputs(prepared, before, outputs)
     else:
-        prepared.searches = like.searches
+        prepared.searches, prepared.exponentiates_products = like.searches, like.exponentiates_products
     if _is_large(device, [*before, *outputs]):
         prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")
         return prepared
@@ -207,6 +209,7 @@ def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: l
     try:
         counted = count_operations(lambda: found.append(run(2)))
         prepared.rounds, prepared.searches = counted.rounds, counted.searches
+        prepared.exponentiates_products = counted.exponentiates_products
         if prepared.reference.device == "cpu":
             prepared.operations = counted.operations
         moved = _differing(outputs, found[0])
@@ -289,6 +292,8 @@ def expect(
     apply(draw, inputs, numbers)
     if draw is Draw.LARGE and not any(True for _ in chosen.state_dict()) and may_be_enlarged(reference, chosen, inputs):
         enlarge_integers(inputs)
+    if draw is Draw.INFINITE and prepared.exponentiates_products:
+        limit_powers(inputs)
     if edges is not None:
         keep_edges(inputs, edges)
     sort_again(inputs, in_order)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw, apply
+from kernelwright.tools.references.prepared_problem import expect, set_up
 
 
 def test_small_tensors_hold_an_infinity_of_each_sign_at_every_seed():
@@ -29,3 +32,36 @@ def test_it_is_a_function_of_the_values_alone():
     turned = x.t().contiguous()
     apply(Draw.INFINITE, [x, turned])
     assert torch.equal(x.t(), turned)
+
+
+PROBLEM = """
+import pytest
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return ANSWER
+def get_inputs():
+    return [torch.randn(40, 64), torch.randn(64, 40)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "bounded"),
+    [
+        ("torch.softmax(x @ y, 1)", True),
+        ("torch.nn.functional.scaled_dot_product_attention(x, y.t(), x)", True),
+        ("torch.exp(x).sum() + (x @ y)", False),
+        ("torch.relu(x @ y)", False),
+        ("torch.softmax(x * y.t(), 1)", False),
+    ],
+)
+def test_scores_that_are_exponentiated_are_products_of_smaller_powers(answer, bounded):
+    """A kernel that fuses a score's scaling with the subtraction of the largest one overflows above 2^31."""
+    prepared = set_up(Problem(name="scores", source=PROBLEM.replace("ANSWER", answer)), "cpu", 3)
+    x, y = expect(prepared, Draw.INFINITE, 1).inputs
+    largest = max(float(v[v.isfinite()].abs().max()) for v in (x, y))
+    assert (largest <= 1 << 14) is bounded
+    assert x.isinf().any()
+    assert y.isinf().any()

@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.large_integers import may_be_enlarged, runs_on_large_integers
+from kernelwright.tools.references.magnitudes import may_be_enlarged, runs_on_large_integers
 from kernelwright.tools.references.prepared_problem import expect, set_up
 
 TEXT = """

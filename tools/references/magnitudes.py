@@ -1,4 +1,6 @@
-"""Large numbers in the place of a problem's own whole ones, where none of them is an index or decides a size."""
+"""Numbers made larger or smaller than a distribution draws them: large ones in the place of a problem's own whole ones,
+where none of them is an index or decides a size; smaller powers of two where products of inputs are exponentiated.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,23 @@ MAX_ELEMENTS_TRIED_ON_CPU = 1 << 22
 """Elements of whole numbers that a reference is run on once more, on a CPU, before a GPU is given large ones."""
 LARGE_INTEGERS = ((1 << 24) + 1, 1 << 33)
 """About the largest of whole numbers of 32 and of 64 bits in the draw `large`."""
+
+LARGEST_POWER = float(1 << 14)
+"""The largest power of two in the draw `infinite` where products of inputs are exponentiated: scores stay under 2^31.
+
+Above that half a unit in a score's last place is over 88, and a kernel that fuses the multiplication of a score with
+the subtraction of its row's (rounded) largest, as compilers do, exponentiates what was rounded away: infinity.
+"""
+
+
+def limit_powers(inputs: list[Any]) -> None:
+    """Bounds all finite floating-point numbers by LARGEST_POWER, in place."""
+    import torch
+
+    for tensor in inputs:
+        if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and tensor.itemsize > 1:
+            bounded = tensor.clamp(-LARGEST_POWER, LARGEST_POWER)
+            tensor.copy_(torch.where(tensor.isfinite(), bounded, tensor))
 
 
 def enlarge_integers(inputs: list[Any]) -> None:
