@@ -18,6 +18,10 @@ from kernelwright.policies.transformations.reduced_linear import expression_of_s
 TILE = (128, 256)
 MIN_TILES = 264
 """Tiles of the result below which a launch for each is as fast: two for each multiprocessor of a large GPU."""
+MAX_PLAIN_TILES = 1024
+"""Tiles of the result above which a product of two matrices that lie row by row is left to the compiler's draft, which
+was faster by 4 to 8 % on an H200 (bench/results/persistent_products.md).
+"""
 MIN_STEPS = 1024
 """Length of the summed axis below which writing the result takes most of the time."""
 ALIGNMENT = 8
@@ -133,7 +137,9 @@ def write_persistent_product(exported: Exported) -> str:
     """The candidate's text. Raises NotTransformed."""
     steps, product = _find(exported)
     x, weight, bias, outputs_first = operands_of(product)
-    _require_large(x, product, [one for one in (x, weight, bias) if one is not None])
+    tiles = _require_large(x, product, [one for one in (x, weight, bias) if one is not None])
+    if tiles > MAX_PLAIN_TILES and not outputs_first:
+        raise NotTransformed(f"{tiles} tiles of a plain product keep a GPU busy as they are")
     host = HostText(exported.names, {})
     body = HOST.format(
         weight=host.of(weight), x=host.of(x), bias="out" if bias is None else host.of(bias), has_bias=bias is not None,
@@ -167,8 +173,10 @@ def _find(exported: Exported) -> tuple[list[Any], Any]:
     return steps, node
 
 
-def _require_large(x: Any, product: Any, operands: list[Any]) -> None:
-    """Raises NotTransformed for a product that is not of half precision, too small, or not aligned."""
+def _require_large(x: Any, product: Any, operands: list[Any]) -> int:
+    """Tiles of the result. Raises NotTransformed for a product that is not of half precision, too small, or not
+    aligned.
+    """
     types = {str(one.meta["val"].dtype) for one in operands}
     if len(types) != 1 or not types <= set(HALF_TYPES):
         raise NotTransformed("it is no product of half precision")
@@ -177,7 +185,9 @@ def _require_large(x: Any, product: Any, operands: list[Any]) -> None:
     rows, columns = 1, shape[-1]
     for extent in shape[:-1]:
         rows *= extent
-    if -(-rows // TILE[0]) * -(-columns // TILE[1]) < MIN_TILES or depth < MIN_STEPS:
+    tiles = -(-rows // TILE[0]) * -(-columns // TILE[1])
+    if tiles < MIN_TILES or depth < MIN_STEPS:
         raise NotTransformed(f"{rows} by {columns} over {depth} steps are too few for persistent programs")
     if columns % ALIGNMENT or depth % ALIGNMENT:
         raise NotTransformed("rows do not begin at whole 16 bytes, as tensor descriptors need")
+    return tiles

@@ -83,6 +83,7 @@ def test_a_large_gpu_has_one_program_for_each_multiprocessor_at_the_problems_own
         (source_of("torch.cumsum(a @ b, 1)"), "cumsum is not written after a product"),
         (source_of("(a @ b, b)"), "more than one"),
         (source_of().replace("2048", "2041"), "16 bytes"),
+        (source_of(rows=16384), "keep a GPU busy"),
     ],
 )
 def test_other_products_are_left_alone(source, reason):
