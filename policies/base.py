@@ -274,7 +274,7 @@ class PolicyUnavailable(PolicyError):
 
 
 class PolicyRefused(PolicyError):
-    """Not worth asking again: the user must change something first."""
+    """The policy cannot be used: it is not worth asking again until the user has changed something."""
 
 
 def sound_logprobs(logprobs: Sequence[float] | None, count: int) -> tuple[float, ...] | None:

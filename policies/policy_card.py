@@ -90,7 +90,7 @@ def read_cards(folder: Path, adapter: str | Path | None = None) -> PolicyCard:
 
 
 def write_card(folder: Path, card: PolicyCard) -> None:
-    """Beside the weights, without what nobody has said. The folder exists."""
+    """Writes the card beside the weights, without what nobody has said. The folder exists."""
     text = card.model_dump_json(indent=2, exclude_unset=True)
     (folder / CARD_FILE).write_text(text + "\n", encoding="utf-8")
 

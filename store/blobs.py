@@ -52,7 +52,7 @@ def pack_integers(values: Sequence[int]) -> bytes:
     try:
         return _pack(array("q", values))
     except OverflowError as error:
-        raise StoreError("a token id needs more than 64 bits: it is none", StoreTrouble.INVALID) from error
+        raise StoreError("a token id needs more than 64 bits: no tokenizer has such", StoreTrouble.INVALID) from error
 
 
 def pack_numbers(values: Sequence[float]) -> bytes:

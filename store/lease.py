@@ -59,8 +59,8 @@ def _host() -> str:
 
 
 def _started(process: int) -> str:
-    """When it began, in ticks since boot (proc(5), field 22), so that a number given again is not mistaken; empty
-    where it is dead.
+    """Returns when a process began, in ticks since boot (proc(5), field 22), so that a number given again is not
+    mistaken; empty where it is dead.
     """
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -70,7 +70,7 @@ def _started(process: int) -> str:
 
 
 def _lives(process: int) -> str:
-    """Where there is no /proc."""
+    """Says whether a process lives, where there is no /proc."""
     if Path("/proc/self/stat").exists():
         return ""
     try:

@@ -55,7 +55,7 @@ def add_row(connection: Connection, table: type[Row], values: Mapping[str, Any])
 
 
 def add_and_read(connection: Connection, table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
-    """The same, and gives the row as it is now: plain values need not be read back."""
+    """Adds a row and gives it as it is now: plain values need not be read back."""
     id = add_row(connection, table, values)
     return row_from_values(table, {**_defaults(table), **values, "id": id})
 

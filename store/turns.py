@@ -49,7 +49,7 @@ class PageTexts(NamedTuple):
 
 
 def turns(session: Session, entries: Sequence[Entry], formula: str | None = None) -> Iterator[Turn]:
-    """In the order of `entries`, with four queries for all of them.
+    """Returns the turns in the order of `entries`, with four queries for all of them.
 
     `formula` picks the rewards; None takes the latest.
     """

@@ -48,7 +48,9 @@ class VerdictCache:
             return None
 
     def keep(self, key: str, report: Report) -> None:
-        """Written beside and renamed: a reader never sees half of it. Raises OSError on a full disk."""
+        """Writes the verdict under another name and renames it: a reader never sees half of it. Raises OSError on a
+        full disk.
+        """
         if report.failure is not None and report.failure.fault in NOT_KEPT:
             return
         path = self._path(key)

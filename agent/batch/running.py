@@ -114,7 +114,9 @@ def _open_judging(
     judges: Evaluates | None, policy: Policy, settings: Settings, lanes: Lanes, db: str | None,
     say: Callable[[str], None],
 ) -> Iterator[tuple[Evaluates, Policy, Evaluator | None]]:  # fmt: skip
-    """Where verdicts are made, the policy as it may be asked meanwhile, and the evaluator where it is here."""
+    """Opens the judging; gives where verdicts are made, the policy as it may be asked meanwhile, and this process's
+    evaluator.
+    """
     if judges is not None:
         yield RemoteLane(judges, lanes), policy, None
         return

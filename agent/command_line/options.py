@@ -221,7 +221,7 @@ class BudgetOptions:
 
         if self.max_usd and not policy.startswith("openai:"):
             raise InputError(
-                f"--max-usd bounds nothing with {policy}, which nobody bills: leave it away, or bound the run by "
+                f"--max-usd bounds nothing with {policy}, which costs nothing: leave it out, or bound the run by "
                 "--turns, --max-tokens or --max-minutes"
             )
 
@@ -240,7 +240,7 @@ class BudgetOptions:
 
 @dataclass(frozen=True)
 class JudgingOptions:
-    """On what, and how strictly, candidates are judged."""
+    """Options that say on what, and how strictly, candidates are judged."""
 
     target: Targets = None
     device: Device = "auto"

@@ -130,7 +130,7 @@ def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[d
     except StoreError as error:
         if db is not None:
             raise
-        typer.echo(f"begins without what won before: {error}", err=True)
+        typer.echo(f"what won in earlier tunings is not tried first: {error}", err=True)
         return []
 
 

@@ -135,7 +135,7 @@ def _difference(one: Entry, two: Entry) -> DivergenceKind | None:
 
 
 def _verdict_key(entry: Entry) -> tuple[Any, ...]:
-    """Without the speed, which is never twice the same."""
+    """Returns what is compared of a verdict: all but the speed, which is never twice the same."""
     verdict = entry.verdict
     return () if verdict is None else (verdict.correct, verdict.rung, verdict.fault, verdict.cheat, verdict.judged_on)
 

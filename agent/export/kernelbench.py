@@ -122,7 +122,7 @@ def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dic
 
 
 def _write_json(path: Path, content: Any) -> None:
-    """Written beside and renamed: a script never reads half of it."""
+    """Writes the file under another name and renames it: a script never reads half of it."""
     beside = path.with_name(f".{path.name}.part")
     beside.write_text(json.dumps(content, indent=4), encoding="utf-8")
     beside.replace(path)

@@ -162,7 +162,7 @@ def _answer(turn: Turn) -> dict[str, str]:
 
 
 def _origin(turn: Turn) -> dict[str, Any]:
-    """Where it comes from, and how far it was verified."""
+    """Returns where a line comes from, and how far it was verified."""
     report = turn.report
     return {
         "candidate_id": turn.candidate_id,

@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _live(line: PoolConnection) -> None:
-    """From before anything heavy is imported until the process ends."""
+    """Tells the pool that this process lives, from before anything heavy is imported until it ends."""
     while True:
         line.send(JudgeAlive())
         time.sleep(ALIVE_MESSAGE_SECONDS)

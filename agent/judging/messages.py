@@ -28,20 +28,20 @@ class StopRequest(Value):
 
 
 class JudgeReady(Value):
-    """From a judge that has begun."""
+    """A judge says that it has begun."""
 
     kind: Literal["ready"] = "ready"
     environment: Environment
 
 
 class JudgeAlive(Value):
-    """From a judge, every few seconds, whatever it is at: one that is silent for longer than that is taken for dead."""
+    """A judge says every few seconds that it lives, whatever it does; one that is silent longer is taken for dead."""
 
     kind: Literal["alive"] = "alive"
 
 
 class VerdictStep(Value):
-    """From a judge: what a verdict is at."""
+    """A judge says which step a verdict is at."""
 
     kind: Literal["step"] = "step"
     number: int
@@ -49,7 +49,7 @@ class VerdictStep(Value):
 
 
 class VerdictReply(Value):
-    """From a judge: the verdict."""
+    """A judge gives a verdict."""
 
     kind: Literal["judged"] = "judged"
     number: int
@@ -57,7 +57,7 @@ class VerdictReply(Value):
 
 
 class VerdictError(Value):
-    """From a judge: no verdict, and why. `number` is None where the judge itself could not begin."""
+    """A judge says why there is no verdict. `number` is None where the judge itself could not begin."""
 
     kind: Literal["trouble"] = "trouble"
     number: int | None

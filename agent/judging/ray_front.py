@@ -51,7 +51,7 @@ class FrontRequest(Value):
 
 
 class FrontResult(Value):
-    """From a task: what `Front.traced_and_compiled` gives."""
+    """What a task answers: the result of `Front.traced_and_compiled`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64")
 

@@ -133,7 +133,7 @@ class RayJudge(PlacedJudge):
 
 
 def _actor(place: ActorPlace, device: str, capacity: int) -> Any:
-    """On that node and no other: never restarted, its calls never retried."""
+    """Makes the actor on that node and no other: it is never restarted, its calls are never retried."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -28,7 +28,7 @@ NODE_POLL_SECONDS = 3.0
 MAX_CONNECT_SECONDS = 5.0
 """Seconds that a head node may take to accept a connection."""
 CONNECTION_ADVICE = (
-    "begin one with `ray start --head`; one that asks for a token wants RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN "
+    "start one with `ray start --head`; one that asks for a token wants RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN "
     "in this command's environment"
 )
 MAX_FIRST_START_SECONDS = 180.0
@@ -122,7 +122,7 @@ class RayPool(PlacingPool):
             if judge.begun.wait(MAX_FIRST_START_SECONDS) and judge.ready is not None:
                 return judge.ready
         why = next((judge.trouble for judge in judges if judge.trouble), "it takes too long")
-        raise InfrastructureError(f"no judge begins on the Ray cluster: {why}")
+        raise InfrastructureError(f"no judge starts on the Ray cluster: {why}")
 
     # -------------------------------------------------------------- nodes
     def _replacement(self, judge: Judge) -> Judge | None:
@@ -186,12 +186,12 @@ def _check_address(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=MAX_CONNECT_SECONDS).close()
     except OSError as error:
         raise InputError(
-            f"--ray {address}: there is no cluster ({error}): begin one with `ray start --head`, and give its address"
+            f"--ray {address}: there is no cluster ({error}): start one with `ray start --head`, and give its address"
         ) from None
 
 
 def _connect(address: str) -> bool:
-    """True where this is what connected. Raises InputError."""
+    """Connects to the cluster; says whether it was this call that connected. Raises InputError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray tells its makers what is run, unless it is told not to
     # Read when Ray is imported. It prints on stdout, amid the JSON of a command, who died; that is told here already.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")

@@ -29,7 +29,7 @@ COMPILER_DRAFT_NOTE = (
 
 
 def write_feedback(report: Report, tried: int = 0, origin: Origin = Origin.POLICY, tuned: bool = False) -> str:
-    """In full, for a policy that reads sentences.
+    """Writes a report in full, for a policy that reads sentences.
 
     `tried`: how many refinements there were, so that each gets another suggestion. `origin`: who wrote the candidate.
     `tuned`: the kernel's numbers were searched on this GPU.
@@ -130,7 +130,7 @@ def _speed(report: Report) -> list[str]:
 
 
 def _launches(report: Report) -> str:
-    """Where the time of a call goes: the launches that take most of it."""
+    """Writes where the time of a call goes: the launches that take most of it."""
     launches = report.profile.launches if report.profile else ()
     timed = sorted((one for one in launches if one.ms is not None), key=lambda one: -(one.ms or 0.0))
     if not timed:

@@ -79,7 +79,7 @@ class Run:
         return sum_spent(own, self._earlier + time.monotonic() - self._started)
 
     def run(self) -> StopReason:
-        """Until it is done, or something stops it.
+        """Takes one turn after the other until the run is done, or something stops it.
 
         Raises StoreError: where nothing can be written nothing can be paused.
         """

@@ -76,7 +76,7 @@ class RunJudge:
 
 
 def _known(attempt: Attempt, earlier: Sequence[Attempt]) -> Report | None:
-    """Not of faults that a loaded machine may cause."""
+    """Returns the verdict on an equal program, unless its fault is one that a loaded machine may cause."""
     same = next((other for other in earlier if other.turn == attempt.repeats), None)
     if same is None or same.report is None:
         return None

@@ -172,7 +172,7 @@ def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool) -> StopReason
 
 
 def describe_budget_left(budgets: Budgets, spent: Spent) -> str:
-    """In words, for the policy and for people."""
+    """Writes what is left of the budget in words, for the policy and for people."""
     said = []
     if budgets.turns is not None:
         left = budgets.turns - spent.turns

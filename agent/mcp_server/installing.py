@@ -91,7 +91,7 @@ def _write_toml(path: Path, command: list[str]) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """In one step, so that a client never reads half of it."""
+    """Writes the file in one step, so that a client never reads half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
     beside.write_text(text, encoding="utf-8")

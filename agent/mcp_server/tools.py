@@ -163,8 +163,8 @@ class Tools:
     async def profile(
         self, problem: ProblemArgument, source: SourceArgument, targets: TargetsArgument = None
     ) -> CallToolResult:
-        """Where a correct candidate's time goes: milliseconds of every launch, roofline, speed of light, registers and
-        occupancy. Without a GPU only what the compiler says.
+        """Say where a correct candidate's time goes: milliseconds of every launch, roofline, speed of light, registers
+        and occupancy. Without a GPU only what the compiler says.
         """
         return await self._ask(
             JudgeRequest(question=Question.PROFILE, problem=problem, source=source, targets=tuple(targets or ()))

@@ -97,7 +97,7 @@ def _axes(axes: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iterator[tuple[
     computed = {name: str(axis["expression"]) for name, axis in axes.items() if "expression" in axis}
     for name, axis in axes.items():
         if not name.isidentifier():
-            raise ProblemError(f"its axis {name!r} is no name")
+            raise ProblemError(f"its axis {name!r} is not named as in Python: use letters, digits and _")
         if name not in computed:
             yield name, str(int(axis.get("value", chosen.get(name, FREE_AXIS_SIZE))))
     yield from computed.items()

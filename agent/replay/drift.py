@@ -40,7 +40,7 @@ class VerdictChange(Value):
 
 
 class VerdictDrift(Value):
-    """From the stored verdict to today's."""
+    """What changed from the stored verdict to today's."""
 
     changes: tuple[VerdictChange, ...] = ()
     note: str = ""
@@ -139,7 +139,7 @@ def _kernel(was: KernelResources, now: KernelResources) -> list[VerdictChange]:
 
 
 def _speed(was: Report, now: Report) -> list[VerdictChange]:
-    """Where the 95 % intervals lie apart, by more than what counts as progress elsewhere."""
+    """Says how the speed changed where the 95 % intervals lie apart, by more than what counts as progress elsewhere."""
     before, after = was.profile, now.profile
     if before is None or after is None or before.candidate is None or after.candidate is None:
         return []

@@ -120,5 +120,5 @@ def _explain_change(verdict: Verdict) -> str:
 
 
 def one_line(text: str) -> str:
-    """At most 400 characters of a text, on one line."""
+    """Returns at most 400 characters of a text, on one line."""
     return " ".join(clean_text(text, 400).split())

@@ -114,7 +114,7 @@ def _jobs(entries: Sequence[Entry], limit: int | None) -> list[ProgramToJudge]:
 
 
 def _evaluator(asked: RecheckRequest, say: Callable[[str], None]) -> Evaluator:
-    """Without the cache of verdicts: one that is looked up says nothing new."""
+    """Makes the evaluator, without the cache of verdicts: one that is looked up says nothing new."""
     from kernelwright.tools.pipeline import Evaluator
 
     say("starting the tools")

@@ -92,7 +92,7 @@ def _rows(store: Store, asked: ReplayRequest) -> list[Trajectory]:
 
 
 def _evaluator(asked: ReplayRequest, say: Callable[[str], None]) -> Evaluator:
-    """Without the cache: a verdict that is looked up again says nothing new."""
+    """Makes the evaluator, without the cache of verdicts: one that is looked up says nothing new."""
     from kernelwright.tools.pipeline import Evaluator
 
     say("starting the tools")
@@ -119,7 +119,7 @@ class _Work:
         self.saved = 0
 
     def all(self, rows: Sequence[Trajectory], at_once: int) -> tuple[list[ReplayResult], bool]:
-        """In their order; and whether Ctrl-C came. A second Ctrl-C leaves at once."""
+        """Judges all trajectories in their order; says whether Ctrl-C came. A second Ctrl-C leaves at once."""
         self._todo = list(reversed(rows))
         workers = WorkerThreads(self._next, self._do, self._over.set)
         interrupted = workers.run(min(at_once, len(rows)))

@@ -77,7 +77,7 @@ _END_ATTEMPT = sa.update(ATTEMPT).where(
 
 
 class Record:
-    """Thread-safe."""
+    """The service's SQLite file, which any thread may read and write."""
 
     def __init__(self, file: Path) -> None:
         """Raises InputError where another server has the file, or it was made by another version."""
@@ -104,7 +104,7 @@ class Record:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """One transaction."""
+        """Opens one transaction that writes."""
         with self._engine.begin() as connection:
             yield connection
 
@@ -136,7 +136,7 @@ class Record:
         return {verdict_id: tuple(attempts) for verdict_id, attempts in found.items()}
 
     def newest(self, limit: int, state: State | None = None, problem: str | None = None) -> list[RememberedVerdict]:
-        """At most `limit` verdicts, the newest first, of one state or problem where those are given."""
+        """Returns at most `limit` verdicts, the newest first, of one state or problem where those are given."""
         asked = sa.select(*_PLAIN).order_by(VERDICT.c.sequence.desc()).limit(limit)
         if state is not None:
             asked = asked.where(VERDICT.c.state == state.value)
@@ -210,18 +210,18 @@ class Record:
             _submit(connection, kept.id, client, group)
 
     def submission(self, verdict_id: str, client: str, group: str | None) -> None:
-        """Somebody wants a verdict that is known."""
+        """Notes that somebody wants a verdict that is known."""
         with self.write() as connection:
             _submit(connection, verdict_id, client, group)
 
     def withdraw(self, verdict_id: str, client: str) -> None:
-        """A client wants this verdict no more."""
+        """Notes that a client wants this verdict no more."""
         mine = (SUBMISSION.c.verdict_id == verdict_id) & (SUBMISSION.c.client == client)
         with self.write() as connection:
             connection.execute(sa.update(SUBMISSION).where(mine).values(withdrawn=True))
 
     def begin(self, verdict_id: str, judge: str, now: float) -> int:
-        """A judge is at work on it. Returns the attempt's number, from 1."""
+        """Notes that a judge is at work on it. Returns the attempt's number, from 1."""
         with self.write() as connection:
             number = (connection.execute(_LAST_ATTEMPT, {"this": verdict_id}).scalar() or 0) + 1
             values = {"verdict_id": verdict_id, "number": number, "judge": judge, "started": now, "message": ""}

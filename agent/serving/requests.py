@@ -117,7 +117,9 @@ def read_answer(status_code: int, body: bytes, retry_after: str | None, method: 
 
 
 def pause_seconds(tries: int, busy: ServiceBusy) -> float:
-    """Seconds until the next try: what the service asks for, else more each time; never the same for two clients."""
+    """Returns the seconds until the next try: what the service asks for, else more each time; never the same for two
+    clients.
+    """
     wanted = busy.seconds if busy.seconds is not None else min(MAX_PAUSE_SECONDS, 0.2 * 2.0**tries)
     return min(MAX_PAUSE_SECONDS, wanted) * random.uniform(0.75, 1.25)
 

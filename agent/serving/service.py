@@ -241,7 +241,7 @@ class Service:
         future.add_done_callback(lambda done: self._end(verdict_id, device, done))
 
     def _end(self, verdict_id: str, device: DeviceKind, future: Future[Report]) -> None:
-        """In a thread of the pool."""
+        """Notes how a verdict ended. Runs in a thread of the pool."""
         error = future.exception()
         made = (
             finished_columns(future.result(), score_of(future.result())) if error is None else {}
@@ -310,7 +310,7 @@ class Service:
             self._observe.ended("lost")
 
     def _wait_again(self, verdict_id: str) -> None:
-        """At its old place in the line."""
+        """Puts a verdict back at its old place in the line."""
         kept = self._find(verdict_id)
         self._line.add(verdict_id, kept.device, kept.sequence)
 

@@ -8,7 +8,7 @@ from kernelwright.agent.judging.pool import DeviceKind
 
 
 class WaitingLine:
-    """Not thread-safe: the service holds its lock."""
+    """The verdicts that wait for a judge. Not thread-safe: the service holds its lock."""
 
     def __init__(self) -> None:
         self._order: dict[DeviceKind, list[tuple[int, str]]] = {kind: [] for kind in DeviceKind}
@@ -44,7 +44,7 @@ class WaitingLine:
         return verdict_id
 
     def position(self, verdict_id: str) -> int | None:
-        """From 1; None where it does not wait."""
+        """Returns the place in the line, from 1; None where it does not wait."""
         if (place := self._places.get(verdict_id)) is None:
             return None
         device, sequence = place

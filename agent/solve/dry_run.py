@@ -66,7 +66,7 @@ def dry_run(problem: Problem, policy: Policy, settings: Settings) -> DryRun:
 
 
 def _dollars(policy: str, usage: Usage) -> float | None:
-    """In-process policies are billed by nobody."""
+    """Returns the dollars at most; None where no price is known. Policies in this process cost nothing."""
     if not policy.startswith("openai:"):
         return 0.0
     from kernelwright.policies.open_policy import model_and_url

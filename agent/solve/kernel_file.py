@@ -33,7 +33,7 @@ def check_path(path: Path) -> Path:
 
 
 def write_kernel(path: Path, problem: Problem, best: Attempt, settings: Settings, where: str, version: str) -> None:
-    """Written beside and renamed, so that there is never half of it."""
+    """Writes the kernel under another name and renames it, so that there is never half of it."""
     assert best.source is not None
     assert best.report is not None
     header = [

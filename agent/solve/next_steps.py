@@ -26,7 +26,7 @@ OWN_WORK_FAULTS = (Fault.FALLBACK, Fault.NO_KERNEL)
 
 
 class NextSteps(Value):
-    """After a run without a correct kernel."""
+    """What can be done after a run without a correct kernel."""
 
     reached: str
     """The highest rung of any candidate, its turn, and why it went no further."""

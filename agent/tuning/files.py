@@ -33,7 +33,7 @@ def check_path(path: Path, kernel: Path) -> Path:
 
 
 def journal_of(path: Path) -> Path:
-    """Beside the tuned file."""
+    """Returns the place of the journal, beside the tuned file."""
     return path.with_name(f"{path.name}.tuning.jsonl")
 
 

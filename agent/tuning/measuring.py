@@ -65,7 +65,7 @@ class HalvingResult:
 
 
 class Measuring:
-    """At one size of the problem."""
+    """Measures configurations at one size of the problem."""
 
     def __init__(
         self, file: TunableFile, space: Space, settings: TuneSettings, clock: Clock, journal: Journal, say: Say,
@@ -113,7 +113,7 @@ class Measuring:
         return halved
 
     def _measure(self, key: str, configuration: Configuration, number: int, calls: int) -> Sequence[float] | None:
-        """From the journal where the row is there already."""
+        """Measures one configuration; reads it from the journal where the row is there already."""
         row = f"{self._shape} {number} {key}"
         found: Any = self._journal.find(TIMED_KIND, row)
         if found is None:

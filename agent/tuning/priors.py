@@ -37,7 +37,7 @@ def kind_of(parameters: Sequence[Parameter]) -> Shape:
 
 
 def no_priors() -> list[dict[str, Setting]]:
-    """Where there is no store."""
+    """Returns nothing: there is no store to read."""
     return []
 
 

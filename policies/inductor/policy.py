@@ -26,7 +26,7 @@ IMPRECISE = "precision"
 
 
 class CompilerPolicy:
-    """Has no model. Whoever runs it wraps it in `DraftedTurn`, which knows the problem."""
+    """The compiler as a policy without a model. Whoever runs it wraps it in `DraftedTurn`, which knows the problem."""
 
     name = POLICY_NAME
     capabilities = Capabilities(seeds=True)

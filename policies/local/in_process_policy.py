@@ -136,7 +136,8 @@ class InProcessPolicy(TransformersPolicy):
             self._loaded.between = self._check_answering
             if self._adapter is not None:
                 raise PolicyRefused(
-                    "a live policy takes no adapter: its weights are those of the training", Trouble.MODEL
+                    "a policy in the training's own process takes no adapter: its weights are those of the training",
+                    Trouble.MODEL,
                 )
         return self._loaded
 

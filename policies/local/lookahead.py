@@ -66,7 +66,7 @@ class NgramTable:
 
 
 def propose_tokens(tokens: Sequence[int], own: NgramTable, common: NgramTable, most: int) -> list[int]:
-    """At most `most` tokens that probably follow: by the longest key that is known, the row's own before all
+    """Returns at most `most` tokens that probably follow: by the longest key that is known, the row's own before all
     others'.
     """
     tail = list(tokens[-MAX_NGRAM_TOKENS:])

@@ -134,7 +134,7 @@ class ProcessPolicy(OpenedElsewhere):
         return self._drawn
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """From any number of threads."""
+        """Answers the requests; any number of threads may ask."""
         futures = [self._send(PendingRequest, request) for request in requests]
         found: dict[int, Completion] = {}
         trouble: PolicyError | None = None

@@ -107,7 +107,9 @@ class RayPolicy(OpenedElsewhere):
         return tokens, self._before[1] + max(seconds for _, seconds in self._drawn)
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """From any number of threads. Raises PolicyError; after `stop_answering` KeyboardInterrupt."""
+        """Answers the requests; any number of threads may ask. Raises PolicyError; after `stop_answering`
+        KeyboardInterrupt.
+        """
         place = next(self._turns) % len(self._actors)
         for _ in range(MAX_ATTEMPTS):
             actor = self._actors[place]

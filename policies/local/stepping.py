@@ -50,7 +50,7 @@ def make_stepper(model: Any, prompts: Sequence[Sequence[int]], pad: int, room: i
 
 
 def _static_cache(model: Any, length: int) -> Any:
-    """None where a layer is not plain full attention: the mask built here would be wrong for it."""
+    """Makes a static cache; None where a layer is not plain full attention, for which the mask built here is wrong."""
     from transformers import StaticCache
     from transformers.cache_utils import StaticLayer
 

@@ -172,7 +172,9 @@ async def _read_body(response: Any, url: str) -> bytes:
     async for chunk in response.iter_bytes():
         body += chunk
         if len(body) > MAX_REPLY_BYTES:
-            raise PolicyUnavailable(f"{url} sends without end: stopped at {len(body)} bytes", Trouble.NONSENSE)
+            raise PolicyUnavailable(
+                f"{url} sent a reply without an end: reading stopped after {len(body)} bytes", Trouble.NONSENSE
+            )
     return bytes(body)
 
 

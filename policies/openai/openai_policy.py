@@ -84,7 +84,7 @@ class OpenAIPolicy:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Before the first answer nothing is known of the server."""
+        """What the server can do; before the first answer nothing is known of it."""
         return Capabilities(
             token_ids=self._served.is_vllm,
             logprobs="logprobs" not in self._without,

@@ -128,7 +128,7 @@ def parse_reply(content: Any, url: str) -> Reply:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "reply"
         raise PolicyUnavailable(
-            f"{url} sent a reply without form: {where}: {first['msg']}", Trouble.NONSENSE
+            f"{url} sent a reply that is not in the form of this API: {where}: {first['msg']}", Trouble.NONSENSE
         ) from error
 
 
@@ -183,7 +183,7 @@ def _quoted(words: Any) -> str:
 
 
 def _retry_after(headers: Any) -> float | None:
-    """Seconds, from `retry-after-ms` or `Retry-After` in either of its forms (RFC 9110, 10.2.3)."""
+    """Returns the seconds to wait, from `retry-after-ms` or `Retry-After` in either of its forms (RFC 9110, 10.2.3)."""
     milliseconds, value = headers.get("retry-after-ms"), headers.get("retry-after")
     try:
         if milliseconds:

@@ -153,7 +153,7 @@ def write_linear_sum(exported: Exported) -> str:
 
 
 def _find(exported: Exported) -> LinearSum:
-    """From the output up to the product. Raises NotTransformed for anything that does not commute with the sum."""
+    """Walks from the output up to the product. Raises NotTransformed for what does not commute with the sum."""
     node = next(n for n in exported.graph.nodes if n.op == "output").args[0]
     if len(node) != 1:
         raise NotTransformed("more than one output")

@@ -40,7 +40,7 @@ class BaseModelOptions:
 
     @property
     def folder(self) -> Path:
-        """Where the model is written unless --out says otherwise."""
+        """Returns the folder that the model is written to unless --out names another."""
         return Path("runs") / f"sft-{self.base.strip('/').replace('/', '-').replace(':', '-')}"
 
 

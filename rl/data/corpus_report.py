@@ -41,7 +41,7 @@ def cleaned_of(folder: Path) -> Cleaned | None:
 def provenance_of(
     folder: Path, facts: CorpusFacts, made: CorpusProgress | None, cleaned: Cleaned | None
 ) -> dict[str, object]:
-    """Where every row came from, and what it was held against."""
+    """Returns where every row came from, and what it was held against."""
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),

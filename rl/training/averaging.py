@@ -76,8 +76,7 @@ def _common(subjects: Sequence[Subject], force: bool) -> tuple[str, ...]:
     if not common and not force:
         raise InputError(
             f"{first.name} and the others were not trained from one policy, as far as their notes say: the "
-            "mean of their weights would be noise (--force, if you "
-            "know better)"
+            "mean of their weights would be noise (--force averages them all the same)"
         )
     return common
 

@@ -93,7 +93,7 @@ def write_policy(
     lineage: tuple[str, ...] = (),
     beside: Sequence[Path] = (), **facts: Any,
 ) -> None:  # fmt: skip
-    """Into a folder beside the output, which then gets its name: there is never half of one."""
+    """Writes the policy into a folder beside the output, which then gets its name: there is never half of one."""
     import torch
 
     partial = output.with_name(f".{output.name}.{time.time_ns()}")

@@ -228,7 +228,7 @@ def readable_settings() -> Iterator[None]:
 
 @contextmanager
 def readable_trouble() -> Iterator[None]:
-    """Out of memory as one line that says what to do."""
+    """Tells an error that is out of memory in one line that says what to do."""
     import torch
 
     try:

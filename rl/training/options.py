@@ -92,7 +92,7 @@ class TrainOptions(Value):
 
     @property
     def work(self) -> Path:
-        """Beside the output: checkpoints and curves, until the policy is whole."""
+        """The folder beside the output that holds checkpoints and curves until the policy is whole."""
         return self.output.with_name(f"{self.output.name}.training")
 
     def identity_of(self, more: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ class TurnTokenizer:
         self._tokenizer, self._longest = subject.tokenizer, longest
 
     def __call__(self, sample: Sample) -> tuple[list[int], list[int]] | None:
-        """None where it does not fit."""
+        """Returns the row's training example; None where it does not fit."""
         prompt, reply = list(sample.prompt_ids), list(sample.completion_ids)
         if not prompt or not reply or not self._own(sample):
             messages = [{"role": role, "content": text} for role, text in sample.messages]

@@ -99,11 +99,11 @@ class Spelling(Value):
 
 
 def spelling(tokenizer: Any, texts: Sequence[str]) -> Spelling:
-    """Measured over `texts`. Raises ValueError where there are none."""
+    """Measures a tokenizer over `texts`. Raises ValueError where there are none."""
     from kernelwright.policies.model_identity import identity_of
 
     if not texts:
-        raise ValueError("no texts to spell")
+        raise ValueError("there are no texts to measure the tokenizer on")
     ids = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     lengths = sorted(map(len, ids))
     return Spelling(
@@ -156,6 +156,6 @@ def make_tokenizer(data: Path, out: Path, size: int, longest: int) -> Spelling:
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Beside whatever the folder holds already."""
+    """Writes the tokenizer into a folder, beside whatever that holds already."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)

@@ -38,7 +38,7 @@ def check_settings(kind: Any, given: Mapping[str, Any]) -> None:
             raise InputError(f"{kind.__name__} has no field {name!r}: near ones are {near}")
         if isinstance(value, str) and isinstance(known[name], int | float):
             wanted = "true or false" if isinstance(known[name], bool) else "a number"
-            raise InputError(f"{name}={value}: {wanted} is wanted")
+            raise InputError(f"{name}={value}: expected {wanted}")
 
 
 def make_config(kind: Any, own: Mapping[str, Any]) -> Any:

@@ -49,14 +49,14 @@ def address_of(where: str | Path) -> Path | URL:
 
 
 def without_password(where: str | Path) -> str:
-    """The same, for people, files and logs. Raises StoreError where it names no database."""
+    """Returns the URL without its password, for people, files and logs. Raises StoreError where it is no database's."""
     address = address_of(where)
     return str(where) if isinstance(address, Path) else address.render_as_string(hide_password=True)
 
 
 def split_password(where: str) -> tuple[str, dict[str, str]]:
-    """The same without its password, and the environment in which libpq finds that: others on this machine can read
-    the words of a command.
+    """Returns the URL without its password, and the environment in which libpq finds that: others on this machine can
+    read the words of a command.
     """
     address = address_of(where)
     if isinstance(address, Path) or address.password is None:

@@ -32,7 +32,7 @@ class Transactions:
 
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[Connection]:
-        """One transaction, or a savepoint inside `together`.
+        """Opens one transaction that writes, or a savepoint inside `together`.
 
         `durable`: it survives a power cut, and so does all before it.
         """

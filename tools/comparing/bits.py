@@ -87,7 +87,7 @@ def _multipliers(device: str, count: int) -> Any:
 
 
 def _signed(number: int) -> int:
-    """The same 64 bits as a signed number."""
+    """Returns the same 64 bits as a signed number."""
     return number - (1 << 64) if number >> 63 else number
 
 

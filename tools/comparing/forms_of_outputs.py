@@ -43,8 +43,8 @@ def by_key(entries: dict[Any, Any]) -> list[tuple[str, Any]]:
 
 
 def paths(outputs: Any) -> list[str]:
-    """Where each leaf lies, in the order of `flatten`: empty for a lone tensor, `[0][mean]` within a tuple's dict.
-    Lists and tuples are alike.
+    """Returns where each leaf lies, in the order of `flatten`: empty for a lone tensor, `[0][mean]` within a tuple's
+    dict. Lists and tuples are alike.
     """
     outputs = _fields_as_dict(outputs)
     if isinstance(outputs, tuple | list):

@@ -49,7 +49,7 @@ def only_moves(draws: Iterable[Expected]) -> bool | None:
 
 
 def draws_of(prepared: PreparedProblem, seed: int) -> Iterator[Expected]:
-    """As many draws of a problem at one size as anybody asks for, half of them signed."""
+    """Yields as many draws of a problem at one size as anybody asks for, half of them signed."""
     for number in itertools.count():
         yield expect(prepared, Draw.SIGNED if number % 2 else Draw.OWN, seed + 7919 * number, exact=False)
 

@@ -37,7 +37,7 @@ class Sample:
 
 
 def _pieces(wrong: Tensor) -> tuple[list[tuple[slice, slice]], int, int]:
-    """At most 16 tiles, evenly spread, the first and the last that hold a wrong element among them."""
+    """Returns at most 16 tiles, evenly spread, the first and the last that hold a wrong element among them."""
     rows, columns = rows_of(tuple(wrong.shape))
     mask = as_rows(wrong, rows, columns)
     every = list(_small_tiles(rows, columns))

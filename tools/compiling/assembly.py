@@ -110,7 +110,7 @@ class Assembler:
         return self._zygote
 
     def close(self) -> None:
-        """At once: a compilation that is under way fails."""
+        """Ends the compiler at once: a compilation that is under way fails."""
         self._closed = True
         if self._zygote is not None:
             self._zygote.close()

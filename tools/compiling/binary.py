@@ -121,7 +121,7 @@ def _per_symbol(data: bytes, symbol: int | None) -> Iterator[tuple[int, int]]:
 
 
 def read_amdgcn(text: str) -> Usage:
-    """From the metadata at the end of the assembly (LLVM AMDGPU usage, code object v5)."""
+    """Reads the resources from the metadata at the end of the assembly (LLVM AMDGPU usage, code object v5)."""
 
     def number(key: str) -> int | None:
         match = re.search(rf"^\s*\.{key}:\s*(\d+)", text, re.MULTILINE)

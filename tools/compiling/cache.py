@@ -18,7 +18,7 @@ from kernelwright.tools.compiling.compiled import CompileOutcome
 
 
 class Cache:
-    """Thread-safe. What was used least lately is forgotten first."""
+    """Compiled kernels by content. Thread-safe; what was used least lately is forgotten first."""
 
     def __init__(
         self, folder: Path | None = None, *, most_bytes: int = 256 << 20, most_bytes_on_disk: int = 1 << 30

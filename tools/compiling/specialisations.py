@@ -39,7 +39,7 @@ def guess_for_other_sizes(traced: Traced, own: Collection[str]) -> Traced:
 
 
 def _of_addresses_only(kernel: Kernel) -> Kernel | None:
-    """With the attributes of pointers alone; None where it has no others."""
+    """Returns the kernel with the attributes of pointers alone; None where it has no others."""
     kinds = list(kernel.signature.values())
     kept = tuple(one for one in kernel.attributes if str(kinds[int(one[0][0])]).startswith(("*", "tensordesc")))
     if len(kept) == len(kernel.attributes):

@@ -122,7 +122,7 @@ def _type(kind: Json) -> Any:
     if isinstance(kind, list | tuple):
         return tuple(_type(inner) for inner in kind)
     if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
-        raise ValueError(f"no type of a parameter: {clean_text(kind, 60)}")
+        raise ValueError(f"not a type of a parameter: {clean_text(kind, 60)}")
     return kind
 
 

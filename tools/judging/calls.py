@@ -184,7 +184,7 @@ class CandidateCalls:
 
     @property
     def places(self) -> list[Shared]:
-        """Where outputs are copied to."""
+        """Returns the buffers that outputs are copied to."""
         return self._places
 
     def outputs_in_place(self, expected: Expected) -> list[Any]:

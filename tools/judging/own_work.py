@@ -248,7 +248,7 @@ def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
         what = "GPU's time is in" if work.share_of == "gpu_time" else "problem's operations are left to"
         raise Failed(Failure(
             fault=Fault.FALLBACK,
-            message=f"{work.share:.0%} of the {what} the candidate's own kernels, {rule.share:.0%} was asked for: "
+            message=f"{work.share:.0%} of the {what} the candidate's own kernels, and {rule.share:.0%} was asked for: "
             f"torch computes {list_most_frequent(census.compute_ops)}",
         ))  # fmt: skip
     return work.with_(accepted=True)

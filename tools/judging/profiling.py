@@ -57,7 +57,7 @@ class TimedProblem:
     """Bytes of inputs and expected outputs, those in float64 among them."""
 
     def held(self) -> int:
-        """Bytes, with those of its graphs."""
+        """Returns the bytes that it holds, with those of its graphs."""
         return self.nbytes + self.clock.held()
 
     def put_inputs_back(self, changed: Iterable[int]) -> None:

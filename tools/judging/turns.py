@@ -88,7 +88,7 @@ class Turns:
             self._giver = MemoryGiver(gpu.uuid, self._memory_lock, give)
 
     def close(self) -> None:
-        """Nothing is given any more."""
+        """Ends the giving of memory."""
         if self._giver is not None:
             self._giver.close()
 

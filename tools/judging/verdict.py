@@ -148,7 +148,9 @@ class Verdict:
 
     # -------------------------------------------------------------- other sizes
     def _other_size(self, size: AtSize, how: Thoroughness = ONE_CALL) -> None:
-        """Right by its own work, or an exception of its own (which is noted)."""
+        """Examines one of the other sizes: the candidate is right there by its own work, or raises an exception (which
+        is noted).
+        """
         told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
         failure = self._candidate.failures[size.index]
         if failure is not None:
@@ -178,7 +180,7 @@ class Verdict:
         return late_kernel(self._candidate.traced, size.index, self._binaries)
 
     def _one_call(self, size: AtSize, told: str) -> None:
-        """On one draw, at the long sizes on every one. Raises Failed and ProblemError."""
+        """Examines one call on one draw, at the long sizes on every one. Raises Failed and ProblemError."""
         prepared = self._judge.prepared(size.problem, self._seed, self._prepared)
         self._randomness = self._randomness or prepared.randomness
         self._examination(size, prepared).examine_one_call(

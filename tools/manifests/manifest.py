@@ -88,7 +88,7 @@ class Manifest(Value):
 
 
 def load(problem: Problem, directory: Path | None = None) -> Manifest | None:
-    """From `directory` first, where one was kept, then from what is shipped."""
+    """Reads a manifest from `directory` first, where one was kept, then from what is shipped."""
     if directory and (kept := directory / f"manifest_{problem.hash}.json").is_file():
         return Manifest.model_validate_json(kept.read_text())
     return _shipped().get(problem.hash)

@@ -143,7 +143,7 @@ def _versions(inputs: list[Any]) -> list[int]:
 
 
 def _pairs(outputs: list[Any] | None, eager: list[Any]) -> list[tuple[Any, Any]] | None:
-    """None where the form differs, which is no pass."""
+    """Pairs the outputs; None where the form differs, which is no pass."""
     import torch
 
     if outputs is None or len(outputs) != len(eager) or not tensors_of(eager):

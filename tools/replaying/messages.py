@@ -41,7 +41,7 @@ def binaries_of(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> di
 
 
 def seconds_of(reply: Mapping[str, Any]) -> float:
-    """Seconds that a set-up took, as the process says; 0 where it says nothing of the kind."""
+    """Returns the seconds that a set-up took, as the process says; 0 where it says nothing of the kind."""
     value = reply.get("seconds")
     return float(value) if isinstance(value, int | float) else 0.0
 

@@ -103,7 +103,7 @@ class Replay:
 
         later = self._later if which == "later" else None
         if later is not None and self._lasting is None:
-            raise ValueError("a later call before the first")
+            raise ValueError("a later call was asked for before the first one")
         pattern, outputs = (
             (self._trace.inputs, self._trace.first_outputs)
             if later is None

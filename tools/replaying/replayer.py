@@ -257,7 +257,7 @@ class Replayer:
             self._mapped.clear()
 
     def _allow(self, seconds: float) -> None:
-        """For all that is asked from now on."""
+        """Sets the time limit for all that is asked from now on."""
         assert self._process is not None
         self._time, self._budget = TimeLeft(self._process, seconds, waited_before=self._process.waited()), seconds
 

@@ -183,7 +183,7 @@ class Process:
             raise self._death() from error
 
     def waited(self) -> float:
-        """Seconds that it has waited for a processor so far, as far as the kernel tells."""
+        """Returns the seconds that it has waited for a processor so far, as far as the kernel tells."""
         if not self._inside:
             self._inside = descendants(self._pid)
         return run_queue.waited(self._inside)

@@ -40,7 +40,7 @@ class Answers(Protocol):
         """The next message."""
 
     def waited(self) -> float:
-        """Seconds that it has waited for a processor so far."""
+        """Returns the seconds that it has waited for a processor so far."""
 
 
 class TimeLeft:

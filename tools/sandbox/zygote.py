@@ -117,7 +117,7 @@ class Zygote:
         )  # fmt: skip
 
     def _environment(self) -> dict[str, str]:
-        """Nothing of the user's but what Python, Triton and CUDA need."""
+        """Returns the environment of the warm process: nothing of the user's but what Python, Triton and CUDA need."""
         kept = {k: v for k, v in os.environ.items() if k in KEPT_VARIABLES}
         root = str(Path(kernelwright.__file__).parents[1])
         ours = {

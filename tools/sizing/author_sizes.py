@@ -48,7 +48,7 @@ def author_sizes(problem: Problem, base: Mapping[str, int] | None = None, budget
 
 
 def _fits(drawn: Drawn, problem: Problem, budget: Budget) -> bool:
-    """True as well where no dry run says what it weighs."""
+    """Says whether a size fits the budget; True as well where no dry run says what it weighs."""
     weight = Trials(drawn.applied(problem), {}, DRAWING_CALLS).at({})
     return weight is None or budget.holds(weight)
 

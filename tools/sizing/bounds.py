@@ -215,7 +215,7 @@ class _Bounding:
             self.notes.append("the reference reads values: it was tried with data, at small sizes only")
 
     def _restricted(self, kept: Sequence[int], least: Weight) -> SizeStructure:
-        """Only the dimensions that are kept; the others stay at their base, as factors."""
+        """Returns only the dimensions that are kept; the others stay at their base, as factors."""
         found, renumbered = self.found, {old: new for new, old in enumerate(kept)}
         terms = {}
         for name, term in self.terms.items():

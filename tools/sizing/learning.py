@@ -75,7 +75,7 @@ class _Learning:
         self.costly = self.own is not None and self.own.ops > MAX_OPERATOR_CALLS_FOR_PAIRS
 
     def _first_run(self) -> Weight | None:
-        """At the base: without data, or with data where it needs them and is small."""
+        """Runs the reference at the base: without data, or with data where it needs them and is small."""
         weight = self.trials.at({})
         if (
             weight is not None

@@ -111,7 +111,9 @@ class Chooser:
         """Multipliers that each dimension is still to have, the most telling first."""
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Without end: one beyond a block everywhere, one mixed, one aligned, then mixed ones."""
+        """Yields the multipliers of all dimensions, without end: one beyond a block everywhere, one mixed, one aligned,
+        then mixed ones.
+        """
         yield self.beyond()
         yield self.mixed(0)
         yield self.aligned()

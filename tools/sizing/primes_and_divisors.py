@@ -13,7 +13,7 @@ PRIME_SPREAD = 64
 
 
 def is_prime(number: int) -> bool:
-    """By trial division: sizes stay below 2**28, so at most 16,000 divisions."""
+    """Says it by trial division: sizes stay below 2**28, so at most 16,000 divisions."""
     if number < 4 or number % 2 == 0:
         return number in (2, 3)
     return all(number % divisor for divisor in range(3, math.isqrt(number) + 1, 2))

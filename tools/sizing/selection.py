@@ -196,7 +196,9 @@ def _broad(problem: Problem, base: tuple[tuple[str, int], ...], epoch: int) -> t
 
 @functools.lru_cache(maxsize=256)
 def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget) -> tuple[Drawn, ...]:
-    """For each dimension the sizes in which it exceeds a number by least, the largest dimensions of a problem first."""
+    """Returns for each dimension the sizes in which it exceeds a number by least, the largest dimensions of a problem
+    first.
+    """
     small, full = dict(base), places(problem)
     found = sizes_that_reach(problem, small, (number,), budget.with_(rows=MAX_REACHING_ROWS)).sizes
     nearest: dict[str, Drawn] = {}
@@ -209,7 +211,7 @@ def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: in
 
 @functools.lru_cache(maxsize=256)
 def _multiples(problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget) -> tuple[Drawn, ...]:
-    """For each dimension a size in which it is a multiple of a number."""
+    """Returns for each dimension a size in which it is a multiple of a number."""
     small = dict(base)
     found = sizes_that_reach(problem, small, (number,), budget.with_(rows=MAX_REACHING_ROWS)).sizes
     by_dimension = {n: d for d in reversed(found) for n, v in d.sizes.items() if v % number == 0 and v != small.get(n)}

@@ -146,7 +146,9 @@ class Search:
             self.sizes, self.weight = sizes, weight
 
     def _weigh(self, sizes: dict[str, int], most: int = MAX_OPERATOR_CALLS) -> Weight | None:
-        """None where the reference does not run with these sizes, takes too long to try, or computes nothing."""
+        """Weighs the sizes; None where the reference does not run with them, takes too long to try, or computes
+        nothing.
+        """
         if self._left <= 0:
             return None
         try:

@@ -87,7 +87,7 @@ def runs_for_real(problem: Problem, weight: Weight | None) -> bool | None:
 
 
 def _weigh_for_real(problem: Problem) -> Weight:
-    """As `tools.dry_run.weigh`, with data on a CPU; its operations are only what is read and written.
+    """Weighs as `tools.dry_run.weigh` does, with data on a CPU; its operations are only what is read and written.
 
     Raises DryRunFailed.
     """

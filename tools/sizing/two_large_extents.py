@@ -61,7 +61,9 @@ def two_large_extents(problem: Problem, base: tuple[tuple[str, int], ...], seed:
 
 
 def _grown(structure: SizeStructure, multipliers: list[int], index: int, most: int) -> list[int]:
-    """With one dimension as large a part of `most` as the budget admits, where that is larger than it is."""
+    """Returns the sizes with one dimension as large a part of `most` as the budget admits, where that is larger than it
+    is.
+    """
     for part in (*SHARES, 16, 32):
         grown = [*multipliers[:index], max(most // part, multipliers[index]), *multipliers[index + 1 :]]
         if ROOM.admits(structure.load(grown)):

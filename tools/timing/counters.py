@@ -55,7 +55,7 @@ class CounterRun(Value):
 
 
 def find_tool(name: str, places: Iterable[str]) -> str | None:
-    """From PATH, else the newest of `places`, globs under /."""
+    """Finds a tool on PATH, else the newest of `places`, globs under /."""
     return shutil.which(name) or next(
         (str(p) for place in places for p in sorted(Path("/").glob(place), reverse=True)), None
     )

@@ -258,7 +258,9 @@ class Measuring:
             times, block = [float(ms) for ms in reply["ms"]], float(reply["block_ms"])
         if len(times) != calls or not all(0 < ms < 1e7 for ms in times):
             raise Failed(
-                Failure(fault=Fault.CHEAT, cheat=Cheat.CLOCK, message="the device events tell times that cannot be")
+                Failure(
+                    fault=Fault.CHEAT, cheat=Cheat.CLOCK, message="the device events give times that are impossible"
+                )
             )
         if kept:
             seen = wall - BLOCK_SLACK - CALL_SLACK * calls

@@ -167,7 +167,7 @@ class ReferenceClock:
             self.release()
 
     def held(self) -> int:
-        """Bytes of the graphs' outputs."""
+        """Returns the bytes of the graphs' outputs."""
         return sum(t.untyped_storage().nbytes() for c in self._captured for t in tensors_of(c.outputs) if t.is_cuda)
 
     def release(self) -> None:

@@ -54,7 +54,7 @@ def inspect(
     wanted = parse_filter(filter)
     view = choose_view(show) if show else None
     if id is None and (turn is not None or (view is not None and (plain or as_json))):
-        raise InputError("--turn and --show are of one trajectory: give its number, or last")
+        raise InputError("--turn and --show are for one trajectory: give its number, or last")
     with open_store(db, readonly=True) as store:
         first = trajectory_id(store, id or "last")
         if as_json:

@@ -63,7 +63,7 @@ class BodyLimits:
 
 
 def _announced(scope: Scope) -> int:
-    """Bytes that the header Content-Length says; 0 where it says nothing."""
+    """Returns the bytes that the header Content-Length announces; 0 where it says nothing."""
     said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     return int(said) if said.isdigit() else 0
 

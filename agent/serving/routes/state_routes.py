@@ -108,7 +108,7 @@ async def trajectory(
 
 @router.get("/", response_class=HTMLResponse, include_in_schema=False)
 async def page() -> HTMLResponse:
-    """For people. Needs no token: it asks for one, and loads everything else with it."""
+    """Serves the page for people. Needs no token: it asks for one, and loads everything else with it."""
     return HTMLResponse(_page(), headers={"Content-Security-Policy": CONTENT_POLICY})
 
 

@@ -56,7 +56,7 @@ async def submit(submission: Submission, client: Client, here: ContextDependency
 
 
 def _json(status: Status, code: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Written once: FastAPI would check and write a value of ours a second time."""
+    """Answers with JSON that is written once: FastAPI would check and write a value of ours a second time."""
     return Response(status.model_dump_json(), code, headers, "application/json")
 
 

@@ -136,7 +136,7 @@ def _why_unjudgeable(own: Sequence[Sample]) -> str:
 
 
 def _same_work(attempts: Attempts) -> Attempts:
-    """Without samples that take operations away by exact algebra."""
+    """Returns the samples without those that take operations away by exact algebra."""
     return {name: [s for s in own if not s.algebra] for name, own in attempts.items()}
 
 

@@ -117,7 +117,7 @@ def fast_p_plot(groups: Sequence[tuple[str, Figures]]) -> str:
 
 
 def pass_at_k_plot(groups: Sequence[tuple[str, Figures]]) -> str:
-    """Empty where there is one sample a problem: a point is no curve."""
+    """Draws pass@k; gives an empty text where there is one sample a problem, since a point is no curve."""
     if all(len(found.pass_at) < 2 for _, found in groups):
         return ""
     with _styled():
@@ -183,7 +183,7 @@ def _styled() -> Any:
 
 
 def _axes(x: str, y: str) -> tuple[Figure, Axes]:
-    """Without pyplot: no window system, no state between two plots."""
+    """Makes the axes without pyplot: no window system, no state between two plots."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -228,7 +228,7 @@ def write_report(report: RunReport, folder: Path) -> list[Path]:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Written beside and renamed, so that there is never half of it."""
+    """Writes the file under another name and renames it, so that there is never half of it."""
     beside = path.with_name(f".{path.name}.part")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)

@@ -91,7 +91,7 @@ def _speedup_rows(found: Figures) -> list[tuple[str, str]]:
 
 
 def _same_work_rows(found: Figures) -> list[tuple[str, str]]:
-    """Where they differ from the figures of all."""
+    """Returns the rows on samples of the same work, where they differ from the figures of all."""
     left_out = [f"{found.degenerate} degenerate problems"] * bool(found.degenerate)
     left_out += [f"{found.by_algebra} by exact algebra"] * bool(found.by_algebra)
     if not left_out or found.mean_speedup.value is None:

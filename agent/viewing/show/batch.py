@@ -104,7 +104,9 @@ def standing_line(standing: BatchStatus) -> Text:
 
 @contextmanager
 def live_batch(quiet: bool = False) -> Iterator[tuple[Callable[[Batch], None], Callable[[str], None]]]:
-    """Where stderr is no terminal, a line now and then: a log shows how far a batch of hours is."""
+    """Shows a batch at work. Where stderr is no terminal it writes a line now and then: a log shows how far a batch of
+    hours is.
+    """
     console = Console(stderr=True)
     shown = LiveBatch()
     if quiet:

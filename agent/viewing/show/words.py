@@ -41,7 +41,7 @@ def format_ratio(ratio: float | None) -> str:
 
 
 def format_bytes(count: float | None) -> str:
-    """Bytes, binary units."""
+    """Writes a number of bytes in binary units."""
     if count is None:
         return "-"
     for unit in ("B", "KiB", "MiB", "GiB"):

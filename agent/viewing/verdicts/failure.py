@@ -62,7 +62,7 @@ class SourceExcerpt:
 
 
 def shorten_around(text: str, column: int, width: int) -> tuple[str, int]:
-    """At most `width` characters of a line with `column` (from 0) among them, and the column's place there.
+    """Returns at most `width` characters of a line with `column` (from 0) among them, and the column's place there.
 
     An ellipsis stands for what is left out on either side.
     """

@@ -315,7 +315,7 @@ def _constants(kernel: Kernel) -> Iterator[tuple[str, Json]]:
 
 
 def _place_in(kernel: Kernel) -> Callable[[str], int]:
-    """Where a parameter stands in the kernel's own list."""
+    """Returns where a parameter stands in the kernel's own list."""
     places = {name: place for place, name in enumerate(kernel.signature)}
     return lambda name: places.get(name.partition(".")[0], len(places))
 

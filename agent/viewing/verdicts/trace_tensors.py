@@ -179,7 +179,7 @@ def _moved(name: str, shape: tuple[int, ...], args: Sequence[Json]) -> tuple[int
 
 
 def _axis(number: int, rank: int) -> int:
-    """From 0. Raises IndexError where there is no such dimension."""
+    """Returns the axis, counted from 0. Raises IndexError where there is no such dimension."""
     return range(rank)[number]
 
 

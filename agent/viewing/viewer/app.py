@@ -73,7 +73,7 @@ class Viewer(App[None]):
         self._assembling = Assembling(self._post)
 
     def _post(self, message: Message) -> None:
-        """From the compiling thread, while the viewer runs."""
+        """Posts a message from the compiling thread, while the viewer runs."""
         with suppress(RuntimeError):
             self.post_message(message)
 
@@ -111,7 +111,7 @@ class Viewer(App[None]):
         return self.screen_stack[0].query_one(f"#{id}", Pager)
 
     def say(self, text: str, style: str = WARN) -> None:
-        """On the last line, until the next key."""
+        """Shows a text on the last line, until the next key."""
         self.screen_stack[0].query_one("#status", Static).update(quoted_text(text, style, 300) if text else hints())
 
     def _draw(self, keep: bool = False) -> None:
@@ -149,7 +149,7 @@ class Viewer(App[None]):
         return Text(f"compiling for {target}, offline ...", style=QUIET)
 
     async def run_action(self, *args: Any, **named: Any) -> bool:
-        """Whatever a key does: what goes wrong is one line, and the viewer stays."""
+        """Does what a key asks for: what goes wrong is one line, and the viewer stays."""
         self.say("")
         with self._told():
             return await super().run_action(*args, **named)
@@ -198,7 +198,7 @@ class Viewer(App[None]):
         self._pager("body").scroll_end(animate=False)
 
     def action_view(self, name: str) -> None:
-        """The same key again goes back to the verdict."""
+        """Shows a view of the turn; the same key again goes back to the verdict."""
         view = View(name)
         self.shown = View.TURN if view is self.shown else view
         self._draw()
@@ -254,7 +254,7 @@ class Viewer(App[None]):
         if self._looked_for:
             self._find(step)
         else:
-            self.say("nothing was searched for yet: / does")
+            self.say("nothing was searched for yet: press / and type a text")
 
     def _find(self, step: int) -> None:
         pager = self._pager("body")

@@ -38,7 +38,7 @@ class Pager(ScrollView, can_focus=False):
         return (self._at + 1, len(self._matches)) if self._matches else (0, 0)
 
     def show(self, renderable: RenderableType, *, keep: bool = False) -> None:
-        """From its top, or (`keep`) from where it is."""
+        """Shows a text from its top, or (`keep`) from where it is."""
         self._shown, self._at = renderable, -1
         self._lay_out()
         if not keep:

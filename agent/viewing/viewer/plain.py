@@ -110,7 +110,7 @@ def lineage_facts(viewed: ViewedTrajectory) -> Text:
 
 
 def _unindented(tree: Text) -> Text:
-    """Without the column that marks the turn looked at."""
+    """Returns the lines without the column that marks the turn looked at."""
     return Text("\n").join(line[1:] for line in tree.split("\n"))
 
 

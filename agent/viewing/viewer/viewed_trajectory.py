@@ -92,7 +92,7 @@ def newest_trajectory(store: Store, wanted: CandidateFilter | None = None) -> in
 
 
 def _chosen(wanted: CandidateFilter | None) -> TrajectoryFilter:
-    """Without a filter also those that have no turn yet."""
+    """Returns the trajectories that the filter leaves; without a filter also those that have no turn yet."""
     return wanted if wanted is not None and is_filtering(wanted) else TrajectoryFilter()
 
 

@@ -308,14 +308,14 @@ def glu(input: Any, dim: int = -1) -> Any:
 
 def _linspace(plain: Any) -> Any:
     def linspace(start: Any, end: Any, steps: Any, **options: Any) -> Any:
-        """From both ends towards the middle, as torch's kernel counts."""
+        """Counts from both ends towards the middle, as torch's kernel does."""
         import torch
 
         if not isinstance(steps, torch.SymInt) or isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
             return plain(start, end, steps, **options)
         dtype = options.pop("dtype", None) or torch.get_default_dtype()
         if options.get("out") is not None:
-            raise Refused("linspace into a tensor that is given")
+            raise Refused("linspace with out= has no kernel: assign its result")
         count: Any = steps
         place = torch.arange(count, dtype=dtype, device=options.get("device"))
         step = (end - start) / (steps - 1)

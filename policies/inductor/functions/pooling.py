@@ -90,7 +90,7 @@ def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
 
     def pooled(x: Any, output_size: Any, return_indices: bool = False) -> Any:
         if return_indices:
-            raise Refused(f"{name} with indices")
+            raise Refused(f"{name} that returns indices has no kernel")
         if output_size == 1 or tuple([output_size] if isinstance(output_size, int) else output_size) == (1,) * axes:
             return x.mean(list(range(-axes, 0)), True) if pool is _window_mean else x.amax(list(range(-axes, 0)), True)
         wanted = list(output_size) if isinstance(output_size, tuple | list) else [output_size] * axes

@@ -60,7 +60,7 @@ def _operators() -> dict[Any, Callable[..., Any]]:
 
 
 def _ranks(x: Any, descending: bool) -> Any:
-    """For the last dimension: how many elements come before each one.
+    """Counts, along the last dimension, how many elements come before each one.
 
     NaN counts as the largest, equal elements keep their order.
     """

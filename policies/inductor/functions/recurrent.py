@@ -102,7 +102,7 @@ def _layers(carried: str, step: Cell) -> Any:
                 place = len(last)
                 own = weights[place * each : (place + 1) * each]
                 if each not in (2, 4):
-                    raise Refused("a recurrent layer with projections")
+                    raise Refused("a recurrent layer with projections (proj_size) has no kernel")
                 b_ih, b_hh = (own[2], own[3]) if has_biases else (None, None)
                 start = {name: s[place] for name, s in zip(carried, states, strict=True)}
                 made, end = _direction(x, start, step, own[0], own[1], b_ih, b_hh, backwards)

@@ -177,7 +177,7 @@ def _patch(g: Geometry, load: Any, n: Any, group: Any, pixel: Any, c: Any, taps:
 
 
 def _places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
-    """Where a tap reads, and the comparisons that say whether that is inside."""
+    """Returns where a tap reads, and the comparisons that say whether that is inside."""
     places = [pixel[i] * g.stride[i] - g.padding[i] + taps[i] * g.dilation[i] for i in g.axes]
     return places, [test for i in g.axes if g.padding[i] != 0 for test in bounds_of(places[i], g.size[i])]
 

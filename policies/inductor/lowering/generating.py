@@ -40,7 +40,7 @@ def generate(traced: Traced) -> Generated:
             bodies.append(_with_names_of_step(own, number))
             constants |= {f"step_{number}_{name}": value for name, value in more.items()}
     if sum(c.numel() for c in constants.values()) > MAX_CONSTANTS:
-        raise Refused(f"forward has over {MAX_CONSTANTS} numbers written in it")
+        raise Refused(f"forward makes tensors of over {MAX_CONSTANTS:,} numbers: make them inputs or buffers")
     return Generated(text, constants, tuple(bodies), channels_last(traced.graph))
 
 

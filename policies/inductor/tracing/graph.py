@@ -312,7 +312,7 @@ def _sized_by_data(node: Any) -> bool:
 
 
 def _name_symbols(traced: Traced, places: list[tuple[str, Any]]) -> None:
-    """Where each symbol is found, inputs before constructor's arguments, and what it is called."""
+    """Returns where each symbol is found, inputs before constructor's arguments, and what it is called."""
     for path, value in [*_shapes(traced), *places]:
         symbol = value.node.expr
         if symbol.is_symbol:

@@ -91,8 +91,8 @@ class ProblemText:
         return f"{argument}_"
 
     def dimension_names(self) -> list[list[str]]:
-        """For each tensor that get_inputs makes, in the order of the text, what it calls its sizes; "" where it has
-        no name.
+        """Returns for each tensor that get_inputs makes, in the order of the text, what it calls its sizes; "" where it
+        has no name.
         """
         found: list[list[str]] = []
         for node in self.tree.body:

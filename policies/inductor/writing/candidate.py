@@ -188,7 +188,7 @@ def _symbol_names(traced: Traced) -> dict[str, str]:
 
 
 def _window_names(traced: Traced, names: dict[str, str], taken: set[str]) -> dict[str, str]:
-    """The same of the sizes that windows leave: `height_2` of a `height`."""
+    """Names the sizes that windows leave: `height_2` of a `height`."""
     bases, found = dict(names), {}
     for expression, symbol in traced.mode.windows.symbols.items():
         if str(symbol) in names:  # tracing found it equal to another one
@@ -247,7 +247,7 @@ def _device(traced: Traced) -> str:
 
 
 def _size_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
-    """Where the sizes come from: one line a tensor."""
+    """Writes where the sizes come from: one line a tensor."""
     windows = _window_lines(traced, names, text)
     text = "\n".join([text, *windows])
     used: dict[str, str] = {}

@@ -25,7 +25,7 @@ CALLS_ON_THEIR_OWN_LINE = re.compile(
 
 
 def plain_function(function: ast.FunctionDef) -> ast.FunctionDef:
-    """The same kernel, simplified; names are still Inductor's."""
+    """Simplifies the kernel; names are still Inductor's."""
     made = copy.deepcopy(function)
     made.decorator_list = [ast.parse("triton.jit", mode="eval").body]
     made.body = [s for s in made.body if not _is_assertion(s)]

@@ -22,7 +22,7 @@ _here: dict[str, Any] = {}
 
 
 def open_worker(problems: Sequence[dict[str, Any]]) -> None:
-    """In each process, once."""
+    """Prepares a worker; called once in each process."""
     _here["benchmarks"] = Benchmarks(Problem(**p) for p in problems)
 
 

@@ -121,7 +121,7 @@ def _used(functions: dict[str, ast.FunctionDef], name: str) -> list[ast.Function
 
 
 def _bare(function: ast.FunctionDef) -> str:
-    """Without Inductor's decorators."""
+    """Returns the text without Inductor's decorators."""
     function.decorator_list = [d for d in function.decorator_list if ast.unparse(d) == "triton.jit"]
     return ast.unparse(function)
 

@@ -137,7 +137,7 @@ def save_whole(model: Any, folder: Path) -> None:
 
 
 def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> FolderSampler:
-    """In this process. Starts the engine. Raises PolicyRefused."""
+    """Starts the engine in this process. Raises PolicyRefused."""
     from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
     policy = VLLMPolicy(subject.path, engine={"gpu_memory_utilization": ENGINE_MEMORY_SHARE, "enable_lora": lora})

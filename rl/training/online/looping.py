@@ -167,7 +167,7 @@ def _from_its_log(own: OnlineOptions, name: str, judges: Judges, say: Say, watch
 def _measured(
     options: LoopOptions, policy: str, splits: dict[str, list[Problem]], judges: Judges, say: Say
 ) -> list[HeldOutFigures]:
-    """On the same problems with the same seeds, in the loop's own names."""
+    """Measures a policy on the same problems with the same seeds, under the loop's own names."""
     say(f"measuring {policy}")
     with open_store(options.db) as store:
         return measure_policy(

@@ -81,7 +81,7 @@ class Rounds:
         return f"{self._name}/{label}-{step:05d}{rank}"
 
     def standing(self) -> str:
-        """Where the runs of the round under way are, in words."""
+        """Returns in words where the runs of the round under way are."""
         with self._lock:
             lanes = self._lanes
         traffic = [] if lanes is None else [gate.traffic for gate in lanes.gates]

@@ -111,7 +111,9 @@ def examined_judges(options: OnlineOptions, device: str, say: Say = lambda step:
 
 
 def _open_judges(options: OnlineOptions, device: str, say: Say) -> JudgePool | PooledJudges:
-    """On this machine, or on the cluster that was asked for. Raises InputError and InfrastructureError."""
+    """Opens the judges on this machine, or on the cluster that was asked for. Raises InputError and
+    InfrastructureError.
+    """
     if options.ray is None:
         say(f"starting {options.judges} judges")
         return JudgePool(device, options.judges, verdict_cache_folder(options.db), options.judge_gpus)

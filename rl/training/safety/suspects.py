@@ -30,7 +30,7 @@ class Suspect(Value):
 
 
 def suspects_of(store: Store, chosen: CandidateFilter | None = None) -> list[Suspect]:
-    """In the order of the log; one line a candidate."""
+    """Returns suspects in the order of the log; one line a candidate."""
     found = []
     for turn in store.samples(chosen or CandidateFilter()):
         if reasons := list(reasons_against(turn)):

@@ -199,7 +199,7 @@ def draw_losses(
 
 
 def put_evaluation(readme: Path, text: str) -> None:
-    """In the place that the card keeps for it; at the end of a card of another kind."""
+    """Writes an evaluation at the place that the card keeps for it; at the end of a card of another kind."""
     own = f"{BEGIN}\n{text.strip()}\n{END}"
     card = readme.read_text(encoding="utf-8") if readme.is_file() else f"# {readme.parent.name}\n"
     before, begin, rest = card.partition(BEGIN)

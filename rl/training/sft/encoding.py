@@ -103,7 +103,7 @@ def encode(rows: Iterable[Row], tokenizer: Any, choice: RowSelection, held_rows:
 
 
 def ready_rows(rows: Iterable[Row], tokenizer: Any, choice: RowSelection) -> Iterator[EncodedRow]:
-    """In the order of the rows, a thousand at a time."""
+    """Yields encoded rows in the order of the corpus, a thousand at a time."""
     writer, chosen = _Writer(tokenizer, choice), iter(rows)
     while batch := list(islice(chosen, BATCH_ROWS)):
         found = [one for row in batch for one in writer.pairs(row)]

@@ -55,7 +55,7 @@ class Options(Value):
 
     @property
     def work(self) -> Path:
-        """Beside the output: checkpoints and the tokenizer, until the model is whole."""
+        """The folder beside the output that holds checkpoints and the tokenizer until the model is whole."""
         return self.output.with_name(f"{self.output.name}.training")
 
     @property

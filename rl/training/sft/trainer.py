@@ -34,7 +34,7 @@ LOSS_MEASUREMENTS = 12
 
 
 class TrainingClock:
-    """Seconds of training, earlier sittings among them."""
+    """Counts the seconds of training, those of earlier sittings among them."""
 
     def __init__(self, limit: float | None) -> None:
         self.limit = limit

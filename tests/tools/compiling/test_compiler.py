@@ -74,13 +74,16 @@ def test_what_is_out_of_time_is_said_so_for_every_kernel(zygote: Zygote) -> None
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"signature": {"x": "tensordesc<fp16[16],__import__('os')>", "BLOCK": "constexpr"}}, "no type of a parameter"),
+        (
+            {"signature": {"x": "tensordesc<fp16[16],__import__('os')>", "BLOCK": "constexpr"}},
+            "not a type of a parameter",
+        ),
         ({"signature": {"y": "*fp32", "BLOCK": "constexpr"}}, "does not name the parameters"),
         ({"options": {"ir_override": "/etc/passwd"}}, "the option ir_override of a launch"),
         ({"options": {"extern_libs": {"a": "/etc/passwd"}}}, "the option extern_libs of a launch"),
         ({"options": {"num_warps": 3}}, "num_warps must be a power of 2"),
-        ({"constants": (((1,), {"nothing": 1}),)}, "no constant of a kernel"),
-        ({"constants": (((1,), float("inf")),)}, "no constant of a kernel: inf"),
+        ({"constants": (((1,), {"nothing": 1}),)}, "not a constant that a kernel can have"),
+        ({"constants": (((1,), float("inf")),)}, "not a constant that a kernel can have: inf"),
         ({"constants": (((1,), {"function": [1]}),)}, "a device function without a key"),
         ({"constants": (((7, 3), 1),)}, "list index out of range"),
         ({"constants": (((1,), {"function": "gone"}),)}, "no device function gone"),

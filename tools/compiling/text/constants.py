@@ -29,7 +29,7 @@ def value(form: Json, functions: Mapping[str, Any]) -> Any:
         [(kind, inner)] = form.items()
         if (restore := _RESTORE.get(kind)) is not None:
             return restore(inner, functions)
-    raise ValueError(f"no constant of a kernel: {clean_text(form, 80)}")
+    raise ValueError(f"not a constant that a kernel can have: {clean_text(form, 80)}")
 
 
 def named_tuple(values: tuple[Any, ...], fields: Sequence[str] | None) -> tuple[Any, ...]:
@@ -68,7 +68,7 @@ def _restore_triton(where: Json, _: Any) -> Any:
 
 def _restore_float(text: Json, _: Any) -> float:
     if not isinstance(text, str) or not vocabulary.is_infinite(text):
-        raise ValueError("no number")
+        raise ValueError("not a number in the form of a constant")
     return float(text)
 
 
@@ -80,7 +80,7 @@ def _restore_constexpr(inner: Json, functions: Mapping[str, Any]) -> Any:
 
 def _restore_tl_dtype(name: Json, _: Any) -> Any:
     if (found := vocabulary.dtypes().get(str(name))) is None:
-        raise ValueError(f"no type of Triton: {clean_text(name, 60)}")
+        raise ValueError(f"not a type of Triton: {clean_text(name, 60)}")
     return found
 
 
@@ -95,7 +95,7 @@ def _restore_dtype(name: Json, _: Any) -> Any:
 
     found = getattr(torch, str(name), None)
     if not isinstance(found, torch.dtype):
-        raise ValueError(f"no type of torch: {clean_text(name, 60)}")
+        raise ValueError(f"not a type of torch: {clean_text(name, 60)}")
     return found
 
 

@@ -72,7 +72,7 @@ class Captured:
         torch.cuda.synchronize()
 
     def replay(self) -> None:
-        """On the current stream. Returns at once."""
+        """Replays the graph on the current stream. Returns at once."""
         self._graph.replay()
 
     def release(self) -> None:

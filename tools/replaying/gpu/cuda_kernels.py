@@ -200,7 +200,7 @@ class LoadedKernel:
         check(driver().cuLaunchKernelEx(ctypes.byref(config), self._function, pointers, None), "cuLaunchKernelEx")
 
     def unload(self) -> None:
-        """After which it must not be launched, nor a graph replayed that holds it."""
+        """Unloads the kernel, which must not be launched any more, nor a graph replayed that holds it."""
         if self._module:
             driver().cuModuleUnload(self._module)
             self._module = ctypes.c_void_p()

@@ -128,7 +128,7 @@ class _Descriptor:
 
     @classmethod
     def of(cls, value: Any, name: str) -> _Descriptor:
-        """From Triton's TensorDescriptor, or from a dict of the same fields."""
+        """Makes one from Triton's TensorDescriptor, or from a dict of the same fields."""
         ask = value.get if isinstance(value, Mapping) else lambda key, default=None: getattr(value, key, default)
         base, shape, strides = ask("base"), ask("shape"), ask("strides")
         if base is None or shape is None or strides is None or len(shape) != len(strides) or not len(shape):

@@ -167,7 +167,9 @@ class Binaries:
         return int(torch._C._cuda_getCurrentRawStream(self._index))
 
     def unload(self) -> None:
-        """After which nothing of it may be launched, and no graph replayed that holds a launch of it."""
+        """Unloads the binaries: nothing of them may be launched any more, and no graph replayed that holds such a
+        launch.
+        """
         for function in (*self._functions.values(), *self._reversed.values()):
             function.unload()
         self._functions.clear()
@@ -187,7 +189,12 @@ def _described(metadata: Mapping[str, Any]) -> tuple[str, Shape]:
         name, warps, ctas = str(metadata["name"]), int(metadata["num_warps"]), int(metadata.get("num_ctas") or 1)
         shared = int(metadata.get("shared") or 0)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Failed(Failure(fault=Fault.LAUNCH, message="a kernel's metadata have not the form of such")) from error
+        raise Failed(
+            Failure(
+                fault=Fault.LAUNCH,
+                message="a kernel's metadata lack a name, warps or shared memory, or hold no numbers there",
+            )
+        ) from error
     if not (0 < warps <= MAX_WARPS and 0 < ctas <= MAX_CTAS and 0 <= shared < 1 << 31):
         message = f"{name}: {warps} warps, {ctas} blocks a cluster, {shared} bytes of shared memory: no GPU has so much"
         raise Failed(Failure(fault=Fault.RESOURCES, message=clean_text(message, 300)))

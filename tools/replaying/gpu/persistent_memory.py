@@ -82,7 +82,7 @@ class PersistentTensors:
             self._restored |= set(range(index, len(self._pairs), step))
 
     def restore(self) -> None:
-        """On the current stream."""
+        """Puts back what calls have changed, on the current stream."""
         for index in self._restored:
             tensor, before = self._pairs[index]
             tensor.copy_(before)
@@ -175,7 +175,7 @@ def _storage_bytes(tensor: Any) -> Any:
 
 
 def _as_words(flat: Any) -> Any:
-    """Bytes as whole words where they divide: eight times as fast to compare."""
+    """Views bytes as whole words where they divide: eight times as fast to compare."""
     import torch
 
     return flat.view(torch.int64) if flat.numel() % 8 == 0 and flat.data_ptr() % 8 == 0 else flat

@@ -84,7 +84,7 @@ def _reserve(size: int) -> mmap.mmap:
 
 
 def _extent(made: Any) -> int:
-    """Bytes from the first to the last element."""
+    """Returns the bytes from the first to the last element."""
     if not made.numel():
         return 0
     steps = sum((n - 1) * s for n, s in zip(made.shape, made.stride(), strict=True))

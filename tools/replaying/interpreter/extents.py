@@ -33,7 +33,7 @@ class Extents:
         return index if index >= 0 and high <= self.ends[index] else -1
 
     def places(self, addresses: Any, size: int) -> Any:
-        """For each address the index of the storage that holds its `size` bytes, or -1."""
+        """Returns for each address the index of the storage that holds its `size` bytes, or -1."""
         if not self.starts:
             return np.full(addresses.shape, -1)
         starts, ends = self._as_arrays()
@@ -53,7 +53,7 @@ class Extents:
         return not bool(near.all())
 
     def described(self, address: int) -> str:
-        """Where an address that lies in no storage is, seen from the nearest one."""
+        """Says in words where an address that lies in no storage is, seen from the nearest one."""
         index = bisect_right(self.starts, address)
         before = address - self.ends[index - 1] if index else None
         after = self.starts[index] - address if index < len(self.starts) else None
@@ -74,7 +74,7 @@ class Extents:
 
 
 def _storage(tensor: Any) -> tuple[int, int] | None:
-    """Where a tensor's storage begins and ends; None for what has none."""
+    """Returns where a tensor's storage begins and ends; None for what has none."""
     import torch
 
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:

@@ -135,7 +135,7 @@ def _folder_use(folder: str, limits: Limits) -> tuple[int, int]:
 
 
 def _deleted_but_open(pids: Iterable[int], device: int) -> int:
-    """Bytes of files on that device that have no name any more and are still held open."""
+    """Returns the bytes of files on that device that have no name any more and are still held open."""
     sizes: dict[int, int] = {}
     for pid in pids:
         with contextlib.suppress(OSError):

@@ -206,7 +206,7 @@ def _usable(version: int, controllers: frozenset[str], folder: Path) -> frozense
 
 
 def _write(path: Path, text: str) -> None:
-    """Without creating: the files of a group are the kernel's."""
+    """Writes to a file without creating it: the files of a group are the kernel's."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())

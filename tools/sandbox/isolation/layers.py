@@ -190,7 +190,7 @@ def available() -> list[tuple[str, bool, str]]:
 
 
 def _try_everything(writer: int, scratch: str) -> None:
-    """In the forked child: never returns."""
+    """Tries every layer in the forked child. Never returns."""
     layers = Layers()
     try:
         groups = cgroup.find_groups()

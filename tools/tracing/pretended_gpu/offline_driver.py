@@ -64,7 +64,7 @@ def read_usage(kernel: Any, name: str, target: Target) -> Usage:
 
 
 def read_compiled(asm: Any, name: str, target: Target) -> Usage:
-    """The same from all stages of a compiled kernel."""
+    """Reads what a kernel uses from the stages of its compilation."""
     return read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
 
 

@@ -41,7 +41,9 @@ class Text:
         return self.data[start:end].decode("utf-8")
 
     def argument(self, call: ast.Call, name: str, form: str = "{}") -> Site:
-        """Where `name=value` is inserted as the last argument of a call, after a trailing comma where there is one."""
+        """Returns where `name=value` is inserted as the last argument of a call, after a trailing comma where there is
+        one.
+        """
         start, end = self.span(call)
         segment = self.data[start:end].decode("utf-8")
         last, at = "(", 0

@@ -105,7 +105,7 @@ class _Tidying(ast.NodeTransformer):
         return _plain(full.args[1]) if isinstance(other, ast.Name) and dtype == f"{other.id}.dtype" else None
 
     def _truth(self, node: ast.expr) -> bool | None:
-        """True or False where it is that everywhere."""
+        """Returns True or False where the condition is that everywhere."""
         if isinstance(node, ast.Name) and isinstance(self._once.get(node.id), ast.Compare):
             return self._truth(self._once[node.id])
         if isinstance(node, ast.Compare):

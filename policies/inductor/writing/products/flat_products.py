@@ -185,7 +185,9 @@ class _Orienting:
         return own or any(self._is_shaped(read) for read in count_reads(value))
 
     def _insert_after(self, name: str, statement: ast.Assign) -> None:
-        """After each assignment of the name: a kernel with several products makes its steps in several loops."""
+        """Inserts the lines after each assignment of the name: a kernel with several products makes its steps in
+        several loops.
+        """
         found = False
         for body in statement_lists(self._function):
             for place in range(len(body) - 1, -1, -1):

@@ -156,7 +156,9 @@ def _second(sketch: Sketch, channels: str, tensors: bool) -> Step:
 
 
 def _axis_of(sketch: Sketch, channels: str) -> int:
-    """Where in the shape a parameter's numbers run: the second axis of an image, the last of a product."""
+    """Returns the axis of the shape that a parameter's numbers run along: the second axis of an image, the last of a
+    product.
+    """
     usual = 1 if len(sketch.shape) > 2 else len(sketch.shape) - 1
     return usual if sketch.shape[usual] == channels else max(i for i, n in enumerate(sketch.shape) if n == channels)
 

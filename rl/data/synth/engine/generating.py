@@ -70,7 +70,7 @@ def generate(
     say: Callable[[str], None],
     forbidden: frozenset[str] | None = None,
 ) -> CorpusProgress:
-    """Until the folder holds `n` drafts.
+    """Draws and judges units until the folder holds `n` drafts.
 
     forbidden: dataflow graphs that are not even tried; None: every known benchmark's. Raises InputError where it holds
     another corpus.
@@ -172,7 +172,7 @@ def _counted(
 def _outcomes(
     pool: ProcessPoolExecutor, wanted: CorpusRequest, first: int, workers: int, forbidden: frozenset[str] | None
 ) -> Iterator[TaskOutcome]:
-    """In the order of the draws, a few units ahead."""
+    """Yields the outcomes in the order of the draws, a few units ahead."""
     ahead: deque[Future[list[TaskOutcome]]] = deque()
     number = first
     while True:

@@ -63,7 +63,7 @@ def collect_mistakes(
     policy: Policy, wanted: MistakesRequest, n: int, folder: Path, workers: int, say: Callable[[str], None],
     forbidden: frozenset[str] | None = None,
 ) -> MistakesProgress:  # fmt: skip
-    """Until `n` repairs are written to `folder`, which has to be new.
+    """Collects mistakes until `n` repairs are written to `folder`, which has to be new.
 
     forbidden: dataflow graphs that are not asked about; None: every known benchmark's.
     """
@@ -122,7 +122,7 @@ def draft_tasks(policy: Policy, wanted: MistakesRequest, tasks: list[Task]) -> l
 
 
 def judge_drafts(task: Task, drafts: list[str], target: str) -> JudgedDrafts:
-    """In a process of `rl.data.worker`. A problem whose own answer the tools refuse gives nothing."""
+    """Judges drafts in a process of `rl.data.worker`. A problem whose own answer the tools refuse gives nothing."""
     asked, rows, faults = options(target), [], []
     for code in drafts:
         said = evaluator().evaluate(task.problem, code, asked)

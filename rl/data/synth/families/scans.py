@@ -98,7 +98,7 @@ def _last(axis: Axis) -> str:
 
 
 def _backwards(axis: Axis) -> Axis:
-    """The same walk from the end: places are counted from the last element."""
+    """Returns the same walk from the end: places are counted from the last element."""
     if not axis.spread:
         return replace(axis, inside=("cols = columns - 1 - start - tl.arange(0, BLOCK)", "mask = cols >= 0"))
     rows = "rows = length - 1 - start - tl.arange(0, BLOCK_L)[:, None]"

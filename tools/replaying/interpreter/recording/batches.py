@@ -126,7 +126,7 @@ class _Branch:
                 values[step.slot], leads[step.slot] = self._stepped(step, guard, enter)
 
     def _places(self, step: RecordedOperation, values: list[Any]) -> Any:
-        """Where each program lies in the grid, along the axis that the step asks for."""
+        """Returns where each program lies in the grid, along the axis that the step asks for."""
         if type(step.asks) is not int:
             raise CannotRunTogether
         return np.array([[p.place[step.asks]] for p in self._group], np.int32)

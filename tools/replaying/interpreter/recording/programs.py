@@ -44,7 +44,7 @@ class Programs:
 
     @property
     def root(self) -> Node | None:
-        """Where the record begins; None where there is none."""
+        """Returns where the record begins; None where there is none."""
         return self._root
 
     def batch(self, most: int) -> int:
