@@ -184,7 +184,7 @@ def test_lora_gives_an_adapter_that_the_agent_takes(log, tiny, tmp_path):
         (["--policy", "openai:gpt@http://h/v1"], "has no weights here"),
         (["--policy", "transformers:/nowhere"], "no model at /nowhere"),
         (["--set", "report_to=nonsense"], "nonsense is not supported"),
-        (["--set", "learning_rate=fast"], "a number is wanted"),
+        (["--set", "learning_rate=fast"], "expected a number"),
         (["--set", "loss_type=nonsense"], "choose grpo, dapo"),
         (["--baseline", "median"], "choose leave-one-out, mean"),
         (["--max-length", "16", "--method", "grpo"], "do not fit the policy's context"),

@@ -179,7 +179,7 @@ def test_weights_in_int8_are_small_and_say_nearly_the_same(tiny, tmp_path):
         ({"base": "TINY", "preset": PresetName.LORA, "adapter": "ADAPTER"}, "was made for"),
         ({"base": "TINY", "preset": PresetName.FULL, "tokenizer": "OTHER"}, "is not the one"),
         ({"settings": {"learning_rat": 1}}, "near ones are learning_rate"),
-        ({"settings": {"learning_rate": "abc"}}, "a number is wanted"),
+        ({"settings": {"learning_rate": "abc"}}, "expected a number"),
         ({"choice": RowSelection(kinds=(Kind.TRANSLATE,))}, "nothing to train on"),
         ({"output": "TINY"}, "is there already"),
         ({"data": "EMPTY"}, "no corpus"),
