@@ -25,6 +25,10 @@ class RecordedOperation(NamedTuple):
     """What does it for many programs at once."""
     asks: Any = None
     """The first argument, where that is a plain number."""
+    uses: tuple[int, ...] = ()
+    """The values that it needs."""
+    bytes: int = 0
+    """Of its result."""
 
 
 class HandleSlot(NamedTuple):
@@ -46,8 +50,38 @@ class Node:
         self.decision = -1
         """The value that decides how it goes on; -1 where the program ends."""
         self.children: dict[Any, Node] = {}
+        self.unused_after: list[tuple[int, ...]] = []
+        """For each step of a node that ends the program, the values that no later step needs."""
+        self.bytes_before = self.bytes = 0
+        """Of all values of the nodes before it, and of its own: where it ends the program, at most at one time."""
         self.complete = False
         """Whether all of its steps are there: another program that runs in turns may be recording them."""
+
+    def decides_by(self, slot: int) -> None:
+        """Ends the node with a decision: the value is what decides."""
+        self.decision, self.complete = slot, True
+        self.bytes = sum(step.bytes for step in self.steps)
+
+    def ends(self) -> None:
+        """Ends the node, and with it the program."""
+        needed: set[int] = set()
+        unused = []
+        for step in reversed(self.steps):
+            unused.append(tuple({slot for slot in (step.slot, *step.uses) if slot not in needed}))
+            needed.update(step.uses)
+        self.unused_after = unused[::-1]
+        self.bytes = self._most_at_once()
+        self.complete = True
+
+    def _most_at_once(self) -> int:
+        sizes: dict[int, int] = {}
+        held = most = 0
+        for step, unused in zip(self.steps, self.unused_after, strict=True):
+            sizes[step.slot] = step.bytes
+            held += step.bytes
+            most = max(most, held)
+            held -= sum(sizes.pop(slot, 0) for slot in unused)
+        return most
 
 
 class Language(NamedTuple):

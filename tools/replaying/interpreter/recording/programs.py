@@ -80,7 +80,7 @@ class Programs:
             with recorder.watching():
                 function(**given)
             done = not recorder.failed
-            self._bytes = max(self._bytes, recorder.bytes, 1)
+            self._bytes = max(self._bytes, recorder.bytes_at_once, 1)
         except OtherSteps:
             raise Failed(Failure(fault=Fault.RUNTIME, message=CHANGING_KERNEL_MESSAGE)) from None
         except NeedsInterleaving:  # the program is fine, and runs again

@@ -89,7 +89,12 @@ class Recorder:
         finally:
             watched_language.look_away()
         if self.recording and not self.failed:
-            self._node.complete = True
+            self._node.ends()
+
+    @property
+    def bytes_at_once(self) -> int:
+        """Bytes of the values that a program has at one time, at most."""
+        return self._node.bytes_before + self._node.bytes
 
     def call(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """An operation that the kernel asks for."""
@@ -125,12 +130,14 @@ class Recorder:
             return
         self._decided.add(slot)
         if not self._repeats_decision(slot) and self.recording:
-            self._node.decision, self._node.complete, self._values = slot, True, []
+            self._values = []
+            self._node.decides_by(slot)
             self._begin_node(data.tobytes())
 
     def _begin_node(self, decided: bytes) -> None:
         before, self._at = self._node, 0
         before.children[decided] = self._node = Node()
+        self._node.bytes_before = before.bytes_before + before.bytes
         if self._first_new is None:
             self._first_new = before, decided
 
@@ -210,6 +217,14 @@ class Recorder:
             return self._used(value)
         return id(getattr(value, "handle", value) if isinstance(value, self._lang.tensor) else value) in self._ids
 
+    def _slots(self, value: Any) -> Iterator[int]:
+        """The numbers of all values in an argument that depend on the program."""
+        if isinstance(value, list | tuple):
+            for one in value:
+                yield from self._slots(one)
+        elif self._is_used(value):
+            yield self._ids[id(value.handle if isinstance(value, self._lang.tensor) else value)]
+
     def _new(self, value: Any) -> int:
         self._node.fresh.append(value)
         self._count += 1
@@ -222,7 +237,7 @@ class Recorder:
         quick = self._quick(name, arguments, named, made)
         step = quick or self._as_it_is(function, arguments, named)
         batched = self._batched(name, function, arguments, named, made, quick)
-        slot = self._new(None)
+        slot, before = self._new(None), self.bytes
         form = self._form(made, slot)
         if self.failed or self._steps > MAX_RECORDED_STEPS or self.bytes > MAX_PROGRAM_BYTES:
             self._fail()
@@ -230,10 +245,13 @@ class Recorder:
         run, operands = step
         run = run if quick else taking_arrays(run, made, self._lang)
         asks = arguments[0] if arguments and type(arguments[0]) is int else None
-        self._node.steps.append(RecordedOperation(name, run, operands, form, slot, batched, asks))
+        uses = (*self._slots((arguments, list(named.values()))), *(operands or ()), *(batched.operands if batched else ()))
+        self._node.steps.append(
+            RecordedOperation(name, run, operands, form, slot, batched, asks, uses, self.bytes - before)
+        )
         if type(form) in (list, tuple):
             for number, one in enumerate(form):
-                self._node.steps.append(RecordedOperation("", part(number), (slot,), None, one.slot))
+                self._node.steps.append(RecordedOperation("", part(number), (slot,), None, one.slot, uses=(slot,)))
         self._at = len(self._node.steps)
 
     def _form(self, made: Any, slot: int) -> Any:
