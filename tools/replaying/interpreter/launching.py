@@ -91,6 +91,8 @@ class _Kernel:
     def again(self) -> _Kernel:
         """Makes the same kernel ready for another trace."""
         self._in_turns = False
+        for record in self._records.values():
+            record.opened()
         return self
 
     def launch(

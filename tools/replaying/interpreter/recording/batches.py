@@ -9,7 +9,7 @@ where an error has its line and a race its outcome.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,8 @@ class _Branch:
         values, leads = self._values, self._leads
         values += self._node.fresh
         leads += [False] * len(self._node.fresh)
-        for step, unused in zip_longest(self._node.steps, self._node.unused_after, fillvalue=()):
+        unused = self._node.unused_after or repeat(())
+        for step, forgotten in zip(self._node.steps, unused, strict=False):
             self._wrote = self._wrote or "store" in step.name
             if step.name == PROGRAM_ID:
                 values[step.slot], leads[step.slot] = self._places(step, values), True
@@ -124,7 +125,7 @@ class _Branch:
             else:
                 guard.who = numbers
                 values[step.slot], leads[step.slot] = self._stepped(step, guard, enter)
-            for slot in unused:
+            for slot in forgotten:
                 values[slot] = None
 
     def _places(self, step: RecordedOperation, values: list[Any]) -> Any:

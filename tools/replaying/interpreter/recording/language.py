@@ -96,6 +96,8 @@ class Language(NamedTuple):
     dtype: Any
     constexpr: Any
     function: Any
+    block: Any
+    """The type of blocks."""
 
 
 _language: list[Language] = []
@@ -111,7 +113,7 @@ def language() -> Language:
         _language.append(Language(
             interpreter.TensorHandle, tl.core.tensor, builder, interpreter.interpreter_semantic,
             interpreter._get_np_dtype, Quick(type(builder)), tl.core.dtype, tl.core.constexpr,
-            interpreter.InterpretedFunction,
+            interpreter.InterpretedFunction, tl.core.block_type,
         ))  # fmt: skip
     return _language[0]
 

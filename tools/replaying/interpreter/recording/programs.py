@@ -35,6 +35,8 @@ class Programs:
     def __init__(self) -> None:
         self._root: Node | None = None
         self._given_up = False
+        self._extends = True
+        """Whether ways that nobody has gone are recorded in this launch."""
         self._launches = self._hits = self._misses = self._nodes = 0
         self._bytes = 0
         self.apart = False
@@ -55,10 +57,15 @@ class Programs:
         """Notes that so many programs were replayed from the record."""
         self._hits += programs
 
+    def opened(self) -> None:
+        """Is called before the first launch of another trace: new ways may be gone there, and perhaps only once."""
+        self._launches = 0
+
     def begin(self, count: int) -> bool:
         """Is called before a launch of so many programs; says whether `run` is to be used in it."""
         self._launches += 1
-        return not self._given_up and (self._root is not None or count >= MIN_PROGRAMS_TO_RECORD or self._launches > 1)
+        self._extends = count >= MIN_PROGRAMS_TO_RECORD or self._launches > 1
+        return not self._given_up and (self._root is not None or self._extends)
 
     def run(self, function: Function, given: Mapping[str, Any], handles: Sequence[Any]) -> None:
         """One program. handles: of the arguments, in an order that is always the same. Raises what the kernel
@@ -112,7 +119,7 @@ class Programs:
             node = child
             path.append(node)
         recorder = Recorder(root, handles, path, values)
-        if child is not None:  # another program, which waits for its turn, records what comes now
+        if child is not None or not self._extends:  # another program records it, which waits for its turn
             recorder.stop_at(len(node.steps))
         else:
             self._missed(recorder, node)

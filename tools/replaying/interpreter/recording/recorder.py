@@ -9,11 +9,11 @@ larger makes the kernel one that is not recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kernelwright.tools.replaying.interpreter.recording import watched_language, whole_batches
+from kernelwright.tools.replaying.interpreter.recording import watched_language
 from kernelwright.tools.replaying.interpreter.recording.language import (
     HandleSlot,
     Node,
@@ -23,13 +23,8 @@ from kernelwright.tools.replaying.interpreter.recording.language import (
     part,
     taking_arrays,
 )
-from kernelwright.tools.replaying.interpreter.recording.operations import (
-    ACCESSES,
-    PURE,
-    is_pure,
-    quick_access,
-    quick_reduction,
-)
+from kernelwright.tools.replaying.interpreter.recording.operations import is_pure
+from kernelwright.tools.replaying.interpreter.recording.ways import Asked, handles_of, ways_of
 from kernelwright.tools.replaying.interpreter.recording.whole_batches import BatchedOperation
 
 Maker = Callable[[list[Any]], Any]
@@ -56,9 +51,11 @@ class Recorder:
         the last beyond `stop`. values: of the replay.
         """
         self._lang = language()
+        self._plain = (self._lang.handle, *_PLAIN, type(None))
         self.root = self._node = root
-        self.recording, self.failed = True, False
-        self._depth, self.bytes, self._steps = 0, 0, 0
+        self.recording, self.failed, self._watches = True, False, False
+        self.busy = self.bytes = self._steps = 0
+        """Operations that are being done, one inside the other."""
         self._ids: dict[int, int] = {}
         self._constants: dict[int, int] = {}
         self._alive: list[Any] = []
@@ -84,12 +81,19 @@ class Recorder:
     def watching(self) -> Iterator[None]:
         """Inside, the kernel's function runs."""
         watched_language.watch(self)
+        self._watches = True
         try:
             yield
         finally:
-            watched_language.look_away()
+            self._look_away()
         if self.recording and not self.failed:
             self._node.ends()
+
+    def _look_away(self) -> None:
+        """From now on the program is interpreted as if there were no recorder."""
+        if self._watches:
+            self._watches = False
+            watched_language.look_away()
 
     @property
     def bytes_at_once(self) -> int:
@@ -98,9 +102,9 @@ class Recorder:
 
     def call(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """An operation that the kernel asks for."""
-        if self._depth or self.failed:
+        if self.busy or self.failed:
             return self._done(function, arguments, named)
-        used = self._used((*arguments, *named.values()))
+        used = self._used(arguments) or (bool(named) and self._used(named.values()))
         if not used and is_pure(name):
             return self._done(function, arguments, named)
         if self._repeats():
@@ -114,16 +118,16 @@ class Recorder:
         return made
 
     def _done(self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        self._depth += 1
+        self.busy += 1
         try:
             return function(*arguments, **named)
         finally:
-            self._depth -= 1
+            self.busy -= 1
 
     def read(self, handle: Any, data: Any) -> None:
         """Python reads the contents of a value outside of every operation."""
         slot = self._ids.get(id(handle))
-        if self._depth or self.failed or slot is None or slot in self._decided:
+        if self.busy or self.failed or slot is None or slot in self._decided:
             return
         if data.size != 1:
             self._fail()
@@ -168,6 +172,8 @@ class Recorder:
         if self._pending:
             raise OtherSteps
         self._values = []
+        if not self.recording:
+            self._look_away()
         return False
 
     def _repeated(self, name: str) -> Any:
@@ -209,8 +215,9 @@ class Recorder:
         self._ids[id(value)] = slot
         self._alive.append(value)
 
-    def _used(self, values: Sequence[Any]) -> bool:
-        return any(self._is_used(value) for value in values)
+    def _used(self, values: Iterable[Any]) -> bool:
+        ids = self._ids
+        return any(id(v) in ids or (type(v) not in self._plain and self._is_used(v)) for v in values)
 
     def _is_used(self, value: Any) -> bool:
         if isinstance(value, list | tuple):
@@ -234,20 +241,24 @@ class Recorder:
         self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], made: Any
     ) -> None:
         self._steps += 1
-        quick = self._quick(name, arguments, named, made)
-        step = quick or self._as_it_is(function, arguments, named)
-        batched = self._batched(name, function, arguments, named, made, quick)
+        asked = Asked(name, function, arguments, named, made)
+        handles = handles_of(asked)
+        ways = ways_of(asked, handles, [id(h) in self._ids for h in handles])
+        quick = ways.alone is not None
+        operands = tuple(map(self._operand, handles)) if quick or ways.together is not None else ()
+        run = ways.alone or taking_arrays(self._as_it_is(function, arguments, named), made, self._lang)
+        uses = operands if quick else (*operands, *self._slots((arguments, list(named.values()))))
         slot, before = self._new(None), self.bytes
         form = self._form(made, slot)
         if self.failed or self._steps > MAX_RECORDED_STEPS or self.bytes > MAX_PROGRAM_BYTES:
             self._fail()
             return
-        run, operands = step
-        run = run if quick else taking_arrays(run, made, self._lang)
+        batched = None if ways.together is None else BatchedOperation(ways.together, operands)
         asks = arguments[0] if arguments and type(arguments[0]) is int else None
-        uses = (*self._slots((arguments, list(named.values()))), *(operands or ()), *(batched.operands if batched else ()))
         self._node.steps.append(
-            RecordedOperation(name, run, operands, form, slot, batched, asks, uses, self.bytes - before)
+            RecordedOperation(
+                name, run, operands if quick else None, form, slot, batched, asks, uses, self.bytes - before
+            )
         )
         if type(form) in (list, tuple):
             for number, one in enumerate(form):
@@ -271,47 +282,6 @@ class Recorder:
         self._know(made, slot)
         return slot
 
-    def _quick(
-        self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any], made: Any
-    ) -> tuple[Callable[..., Any], tuple[int, ...]] | None:
-        """A function of the arrays of some values, and these values; None where there is no quicker way."""
-        lang = self._lang
-        if name == "reduce":
-            run = quick_reduction(arguments, named, made, lang.tensor)
-            return None if run is None else (run, (self._operand(arguments[0].handle),))
-        handles = [a for a in arguments if isinstance(a, lang.handle)]
-        if named or any(a is not b for a, b in zip(handles, arguments, strict=False)):
-            return None
-        if name in ACCESSES:
-            run = quick_access(name, arguments, lang.np_dtype)
-        else:
-            run = None
-            if name in PURE and isinstance(made, lang.handle):
-                run = lang.quick.of(name, handles, arguments[len(handles) :], made)
-        return None if run is None else (run, tuple(map(self._operand, handles)))
-
-    def _batched(
-        self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], made: Any,
-        quick: tuple[Callable[..., Any], tuple[int, ...]] | None,
-    ) -> BatchedOperation | None:  # fmt: skip
-        """What does the operation for many programs at once; None where they do it one by one."""
-        lang, run = self._lang, quick[0] if quick else None
-        if name == "reduce":
-            handles = [arguments[0].handle] if quick else []
-            found = whole_batches.reduction(arguments, named, made, run) if run else None
-        else:
-            handles = [a for a in arguments if isinstance(a, lang.handle)]
-            rest = arguments[len(handles) :]
-            if named or not handles or any(a is not b for a, b in zip(handles, arguments, strict=False)):
-                return None
-            if name in ACCESSES:
-                found = whole_batches.access(name, arguments, lang.np_dtype) if run else None
-            else:
-                moves = [id(h) in self._ids for h in handles]
-                pure = name in PURE and isinstance(made, lang.handle)
-                found = whole_batches.of_pure(name, function, handles, moves, rest, made, run) if pure else None
-        return None if found is None else BatchedOperation(found, tuple(map(self._operand, handles)))
-
     def _operand(self, handle: Any) -> int:
         slot = self._ids.get(id(handle), self._constants.get(id(handle)))
         if slot is None:
@@ -321,16 +291,13 @@ class Recorder:
 
     def _as_it_is(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[Callable[..., Any], None]:
+    ) -> Callable[[list[Any]], Any]:
         makers = [self._maker(a) for a in arguments]
         by_name = {key: self._maker(value) for key, value in named.items()}
         if not by_name:
-            return lambda values: function(*[make(values) for make in makers]), None
-        return (
-            lambda values: function(
-                *[make(values) for make in makers], **{key: make(values) for key, make in by_name.items()}
-            ),
-            None,
+            return lambda values: function(*[make(values) for make in makers])
+        return lambda values: function(
+            *[make(values) for make in makers], **{key: make(values) for key, make in by_name.items()}
         )
 
     def _maker(self, value: Any) -> Maker:

@@ -13,6 +13,9 @@ from kernelwright.tools.replaying.interpreter.recording.language import language
 class Watcher(Protocol):
     """A recorder, as this module knows it."""
 
+    busy: int
+    """Not 0 while an operation is done: what that looks into is no decision."""
+
     def call(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Does an operation that the kernel asks for."""
 
@@ -89,10 +92,12 @@ def recorded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _data_of(handle: Any) -> Any:
-    data = vars(handle)["data"]
-    active[-1].read(handle, data)
+    data = handle.__dict__["data"]
+    watcher = active[-1]
+    if not watcher.busy:
+        watcher.read(handle, data)
     return data
 
 
 def _set_data(handle: Any, data: Any) -> None:
-    vars(handle)["data"] = data
+    handle.__dict__["data"] = data

@@ -53,6 +53,21 @@ def by_handles(function: Callable[..., Any], dtypes: Sequence[Any], rest: Sequen
     return run
 
 
+def one_by_one(single: Callable[..., Any]) -> Batched:
+    """Makes the batched form of an operation whose last bits depend on how many are done at once: a product."""
+
+    def run(values: list[Any], leads: Leads) -> Any:
+        count = next(len(value) for value, lead in zip(values, leads, strict=True) if lead)
+        return np.stack(
+            [
+                single(*[value[i] if lead else value for value, lead in zip(values, leads, strict=True)])
+                for i in range(count)
+            ]
+        )
+
+    return run
+
+
 def shaped(name: str, rest: Sequence[Any], shape: tuple[int, ...], kept: Any) -> Batched | None:
     """Makes the batched form of an operation that moves the elements of one operand; None for every other one. shape:
     of one program's result.
@@ -98,8 +113,9 @@ def reduction(arguments: Sequence[Any], named: Mapping[str, Any], made: Any, sin
 def of_pure(
     name: str, function: Callable[..., Any], handles: Sequence[Any], moves: Sequence[bool], rest: Sequence[Any],
     made: Any, quick: Arrays | None,
-) -> Batched | None:  # fmt: skip
-    """Of an operation of the builder that is a function of its operands; None where no way agrees with it.
+) -> Batched:  # fmt: skip
+    """Of an operation of the builder that is a function of its operands: for one program after the other where no way
+    agrees with it.
 
     moves: which of the operands may differ between programs. quick: what gives the result from bare arrays.
     """
@@ -111,24 +127,8 @@ def of_pure(
     moved = shaped(name, rest, made.data.shape, made.data.dtype) if len(handles) == 1 else None
     ways = (moved, plain(quick) if quick and moved is None else None, by_handles(function, dtypes, rest, handle))
     given = [h.data for h in handles]
-    form = (
-        name,
-        str(rest),
-        *[(str(h.dtype), h.data.dtype.str, h.data.shape, m) for h, m in zip(handles, moves, strict=True)],
-        quick is None,
-    )
-    if form not in _agreed:
-        if len(_agreed) > MAX_FORMS:
-            _agreed.clear()
-        found = (i for i, way in enumerate(ways) if way is not None and agrees(way, quick or single, given, moves))
-        _agreed[form] = next(found, None)
-    place = _agreed[form]
-    return None if place is None else ways[place]
-
-
-_agreed: dict[Any, int | None] = {}
-"""The way that was found to agree, for operations of one form."""
-MAX_FORMS = 10_000
+    found = (way for way in ways if way is not None and agrees(way, quick or single, given, moves))
+    return next(found, one_by_one(single))
 
 
 def access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]) -> Batched:
@@ -167,7 +167,15 @@ def agrees(batched: Batched, single: Callable[..., Any], given: Sequence[Any], m
         )
     except Exception:
         return False
-    return len(both) == 2 and _same(both[0, ...], first) and _same(both[1, ...], second)
+    if not isinstance(both, list):
+        first, second, both = _parts(first), _parts(second), [both]
+    return all(
+        len(b) == 2 and _same(b[0, ...], f) and _same(b[1, ...], s) for b, f, s in zip(both, first, second, strict=True)
+    )
+
+
+def _parts(result: Any) -> list[Any]:
+    return result if isinstance(result, list) else [result]
 
 
 def _same(found: Any, wanted: Any) -> bool:

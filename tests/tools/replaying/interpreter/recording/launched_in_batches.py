@@ -12,6 +12,7 @@ import torch
 
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt
 from kernelwright.tools.replaying.interpreter import launching
+from kernelwright.tools.replaying.interpreter.recording import batches
 from kernelwright.tools.replaying.interpreter.recording.programs import Programs
 from kernelwright.tools.tracing.trace import Function, Kernel
 
@@ -32,6 +33,12 @@ TEXTS = {
         a = tl.load(x + row * n + i, mask=i < n, other=-float("inf"))
         best, place = tl.max(a, axis=0, return_indices=True)
         tl.store(y + row * n + i, tl.cumsum(tl.where(i < n, a, 0.0), axis=0) + place, mask=i < n)""",
+    "combines": """
+        row, i = tl.program_id(0), tl.arange(0, BLOCK)
+        a = tl.load(x + row * n + i, mask=i < n, other=0.0)
+        best, place = tl.reduce((tl.reshape(a, (8, BLOCK // 8)), tl.reshape(i, (8, BLOCK // 8))), 1, later)
+        total = tl.associative_scan(a, 0, plain, reverse=True) + tl.reduce(a, None, plain)
+        tl.store(y + row * n + i, total + tl.sum(best * place, axis=0) + tl.argmin(a, axis=0), mask=i < n)""",
     "decides": """
         row, i = tl.program_id(0), tl.arange(0, BLOCK)
         first = tl.load(x + row * n)
@@ -75,6 +82,15 @@ TEXTS = {
         a = tl.load(y + row)
         tl.store(y + 47 - row, a + 1.0)""",
 }
+COMBINING = {
+    "later": """
+        def later(a, i, b, j):
+            chosen = (b > a) | ((b == a) & (j > i))
+            return tl.where(chosen, b, a), tl.where(chosen, j, i)""",
+    "plain": """
+        def plain(a, b):
+            return a + b""",
+}
 IN_TURNS = """
     row, i = tl.program_id(0), tl.arange(0, BLOCK)
     tl.store(y + row, tl.sum(tl.load(x + row * n + i, mask=i < n, other=0.0), axis=0))
@@ -86,13 +102,17 @@ IN_TURNS = """
 SIGNATURE = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
 alone = [0]
 interpreted = [0]
+one_by_one = [0]
 
 
 def outputs(name: str, body: str, *, together: bool) -> tuple[list[torch.Tensor], list[Programs]]:
     """What three launches give, and the kernel's records."""
     text = f"def {name}(x, y, n, BLOCK: tl.constexpr):" + textwrap.indent(textwrap.dedent(body), "    ")
-    function = Function(name=name, text=text, names={"tl": {"triton": "triton.language"}})
-    rebuilt = Rebuilt({name: function}, interpreted=True, folder=Path(tempfile.mkdtemp()))
+    names = {"tl": {"triton": "triton.language"}}
+    functions = {k: Function(name=k, text=textwrap.dedent(t).strip(), names=names) for k, t in COMBINING.items()}
+    own = names | {k: {"function": k} for k in COMBINING if k in body}
+    functions[name] = Function(name=name, text=text, names=own)
+    rebuilt = Rebuilt(functions, interpreted=True, folder=Path(tempfile.mkdtemp()))
     kernels = launching.Interpreted(
         {name: Kernel(function=name, signature=SIGNATURE, constants=(((3,), 32),))}, rebuilt
     )
@@ -112,7 +132,7 @@ def outputs(name: str, body: str, *, together: bool) -> tuple[list[torch.Tensor]
 def counted(run, count):
     def one(*arguments, **named):
         count[0] += 1
-        run(*arguments, **named)
+        return run(*arguments, **named)
 
     return one
 
@@ -121,14 +141,16 @@ def main() -> None:
     launching.install()
     launching.rewrite_device_functions()
     Programs.run = counted(Programs.run, alone)
+    batches._Branch._one_by_one = counted(batches._Branch._one_by_one, one_by_one)
     told = {}
     for name, body in TEXTS.items():
         wanted, _ = outputs(name, body, together=False)
-        alone[0] = 0
+        alone[0] = one_by_one[0] = 0
         found, records = outputs(name, body, together=True)
         equal = all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
         apart = any(record.apart for record in records)
         told[name] = {"equal": equal, "alone": alone[0], "programs": 3 * PROGRAMS, "apart": apart}
+        told[name]["steps_one_by_one"] = one_by_one[0]
     interpreted[0] = 0
     found, _ = outputs("hands_on", IN_TURNS, together=True)
     told["hands_on"] = {"equal": all(map(hands_on, found)), "interpreted": interpreted[0], "programs": 3 * PROGRAMS}
