@@ -52,6 +52,7 @@ class Guard:
             if not active.size:
                 return other
             storage = self._one_storage(active, size)
+        self._note_read(storage, addresses, mask, size, active)
         if volatile and self.races is not None:
             self._ordered(addresses[mask])
         if storage < 0:
@@ -104,6 +105,11 @@ class Guard:
         if self._one_storage(active, size) < 0:
             self._places_to_write(active, size)
         return operation()
+
+    def _note_read(self, storage: int, addresses: Any, mask: Any, size: int, active: Any | None) -> None:
+        """Is told of every load before it is made. storage: that all active addresses lie in; -1 where there is none.
+        active: these, where they are known.
+        """
 
     # ------------------------------------------------------------------ where
     def _one_storage(self, addresses: Any, size: int) -> int:

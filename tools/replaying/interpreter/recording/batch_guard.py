@@ -55,9 +55,7 @@ class BatchGuard(Guard):
         """Does what `Guard.load` does, for one program or for several."""
         if volatile:
             self._meets()
-        loaded = super().load(addresses, mask, other, dtype, False)
-        self._note_read(addresses, mask, dtype.itemsize)
-        return loaded
+        return super().load(addresses, mask, other, dtype, False)
 
     def store(self, addresses: Any, values: Any, mask: Any) -> None:
         """Does what `Guard.store` does. Raises CannotRunTogether where another program wrote there."""
@@ -154,14 +152,10 @@ class BatchGuard(Guard):
         if np.ndim(numbers) and bool((writers[elements] != numbers).any()):
             raise CannotRunTogether
 
-    def _note_read(self, addresses: Any, mask: Any, size: int) -> None:
-        active = addresses[mask] if self.element_by_element else addresses
-        storage = self._one_storage(active, size)
-        if storage < 0:
+    def _note_read(self, storage: int, addresses: Any, mask: Any, size: int, active: Any | None) -> None:
+        if active is None and (storage < 0 or self.element_by_element):
             active = addresses[mask]
-            storages = np.unique(self.extents.places(active, size)).tolist() if active.size else []
-        else:
-            storages = [storage]
+        storages = [storage] if storage >= 0 else np.unique(self.extents.places(active, size)).tolist()
         if self.element_by_element:
             self._remember(active, self._numbers(addresses, mask), [s for s in storages if s >= 0], size)
             return

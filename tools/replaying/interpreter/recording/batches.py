@@ -32,7 +32,9 @@ BATCH_BYTES = 8 << 20
 """Bytes of all values of the programs of one batch."""
 MAX_WASTED_BATCHES = 4
 """Batches of one launch of which most programs took a way of their own, after which the rest run one by one."""
-PROGRAM_ID, GRID = "create_get_program_id", "create_get_num_programs"
+PROGRAM_ID = "create_get_program_id"
+OF_OPERANDS = ("create_get_num_programs", "times_of_loop", "transpose", "reduce", "associative_scan")
+"""Operations that give every program the same where their operands are the same."""
 
 
 class Batches:
@@ -142,7 +144,7 @@ class _Branch:
             leads = [self._leads[slot] for slot in step.batched.operands]
             if any(leads):
                 return step.batched.run([self._values[slot] for slot in step.batched.operands], leads), True
-        if step.batched is not None or step.name == GRID:
+        if step.batched is not None or (step.name in OF_OPERANDS and not any(self._leads[slot] for slot in step.uses)):
             guard.who = SEVERAL_READERS
             operands = step.operands
             return step.run(self._values) if operands is None else step.run(

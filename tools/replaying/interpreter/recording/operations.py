@@ -99,7 +99,7 @@ class Quick:
         shape, kept = result.data.shape, result.data.dtype
         if name == "create_addptr" and len(handles) == 2:
             width = max(1, handles[0].get_element_ty().primitive_bitwidth // 8)
-            return lambda pointer, offset: pointer + width * offset.astype(np.uint64)
+            return lambda pointer, offset: _moved(pointer, offset, np.uint64(width))
         if name in ("create_expand_dims", "create_reshape") and len(handles) == 1:
             return lambda values: values.reshape(shape)
         if name == "create_broadcast" and len(handles) == 1:
@@ -111,6 +111,16 @@ class Quick:
         if name in ("create_bitcast", "create_int_to_ptr", "create_ptr_to_int") and len(handles) == 1:
             return lambda values: values.view(kept)
         return None
+
+
+def _moved(pointer: Any, offset: Any, width: Any) -> Any:
+    """The addresses so many elements farther."""
+    moved = offset.astype(np.uint64)
+    moved *= width
+    if np.broadcast_shapes(pointer.shape, moved.shape) != moved.shape:
+        return pointer + moved
+    moved += pointer
+    return moved
 
 
 def _is_number_of_numpy(handle: Any) -> bool:

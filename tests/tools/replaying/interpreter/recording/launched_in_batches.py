@@ -48,6 +48,12 @@ TEXTS = {
         for k in range(0, (first * 2).to(tl.int32) + 3):
             total += tl.load(x + row * n + i, mask=i < n, other=0.0) * k
         tl.store(y + row * n + i, total, mask=i < n)""",
+    "loops": """
+        row, i = tl.program_id(0), tl.arange(0, BLOCK)
+        total = tl.zeros((BLOCK,), tl.float32)
+        for start in range(0, n, 8):
+            total += tl.load(x + row * n + start + i, mask=(i < 8) & (start + i < n), other=0.0)
+        tl.store(y + row * n + i, total, mask=i < n)""",
     "begins_at_its_own": """
         row, i = tl.program_id(0), tl.arange(0, BLOCK)
         total = tl.zeros((BLOCK,), tl.float32)

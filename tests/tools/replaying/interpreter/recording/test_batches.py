@@ -28,20 +28,44 @@ def launched() -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["softmax", "product", "places", "combines", "decides", "begins_at_its_own", "in_place", "half", "scatters"]
+    "name",
+    [
+        "softmax",
+        "product",
+        "places",
+        "combines",
+        "loops",
+        "decides",
+        "begins_at_its_own",
+        "in_place",
+        "half",
+        "scatters",
+    ],
 )
 def test_what_many_programs_give_at_once_is_what_each_gives_alone(launched, name):
     assert launched[name]["equal"]
 
 
 @pytest.mark.parametrize(
-    "name", ["softmax", "product", "places", "combines", "decides", "begins_at_its_own", "in_place", "half", "scatters"]
+    "name",
+    [
+        "softmax",
+        "product",
+        "places",
+        "combines",
+        "loops",
+        "decides",
+        "begins_at_its_own",
+        "in_place",
+        "half",
+        "scatters",
+    ],
 )
 def test_programs_that_do_not_meet_run_many_at_a_time(launched, name):
     assert launched[name]["alone"] < launched[name]["programs"] // 4
 
 
-@pytest.mark.parametrize("name", ["softmax", "product", "places", "combines", "half"])
+@pytest.mark.parametrize("name", ["softmax", "product", "places", "combines", "loops", "half"])
 def test_each_step_is_done_for_all_programs_at_once(launched, name):
     assert launched[name]["steps_one_by_one"] == 0
 
