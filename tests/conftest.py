@@ -114,6 +114,24 @@ def fixed_draws() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def warm_processes() -> Iterator[None]:
+    """Evaluators of this process share their warm processes (tests/kept_processes.py)."""
+    from tests.kept_processes import keeping
+
+    with keeping():
+        yield
+
+
+@pytest.fixture
+def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluators of this test start processes of their own, and end them as they are closed."""
+    from kernelwright.tools import pipeline
+    from tests import kept_processes
+
+    monkeypatch.setattr(pipeline, "new_zygote", kept_processes.new_zygote)
+
+
 @pytest.fixture(scope="session")
 def evaluator() -> "Iterator[Evaluator]":
     """One judge on the CPU for all tests that want no more of it than verdicts; its processes start once."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,58 +16,15 @@ from kernelwright.agent.prompts import Prompts
 from kernelwright.policies.base import Completion, Policy
 from kernelwright.policies.scripted import ScriptedPolicy, open_scripted
 from kernelwright.store.database import Store
-from kernelwright.tools import pipeline
-from kernelwright.tools.pipeline import Evaluator, Options, new_zygote
-from kernelwright.tools.sandbox import Kind, Limits, Zygote
+from kernelwright.tools.pipeline import Evaluator, Options
 
 GOOD = Path(__file__).parents[1] / "kernels" / "good" / "fused_silu.py"
 
 
 @pytest.fixture(scope="session")
-def kept_processes() -> Iterator[dict[Kind, Zygote]]:
-    """Warm processes by kind, which candidates are forked from: to start both takes five seconds of a core."""
-    kept: dict[Kind, Zygote] = {}
-    yield kept
-    for zygote in kept.values():
-        Zygote.close(zygote)
-
-
-class Kept(Zygote):
-    """Stays for the next evaluator when one is closed."""
-
-    def close(self) -> None:
-        """Of `kept_processes`, which ends it."""
-
-
-@contextmanager
-def keeping(processes: dict[Kind, Zygote]) -> Iterator[None]:
-    """Inside, evaluators that this process makes go on with the warm processes of those before them."""
-
-    def kept(kind: Kind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
-        assert (gpu, limits) == (None, None)
-        if kind not in processes:
-            made = processes[kind] = new_zygote(kind)
-            made.__class__ = Kept
-        return processes[kind]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "new_zygote", kept)
-        yield
-
-
-@pytest.fixture
-def warm_processes(kept_processes) -> Iterator[None]:
-    """See `keeping`: for tests of commands, each of which makes an evaluator of its own."""
-    with keeping(kept_processes):
-        yield
-
-
-@pytest.fixture(scope="session")
-def evaluator(tmp_path_factory, kept_processes) -> Iterator[Evaluator]:
+def evaluator(tmp_path_factory) -> Iterator[Evaluator]:
     """Starts once; a program that one test had judged is known to the others."""
-    with keeping(kept_processes):
-        found = Evaluator(device="cpu", workers=1, cache_dir=tmp_path_factory.mktemp("verdicts"))
-    with found:
+    with Evaluator(device="cpu", workers=1, cache_dir=tmp_path_factory.mktemp("verdicts")) as found:
         yield found
 
 
@@ -135,7 +91,7 @@ def batch_script(tmp_path_factory, does_not_compile, right) -> Path:
 
 
 @pytest.fixture(scope="session")
-def batched(tmp_path_factory, batch_script, kept_processes) -> Path:
+def batched(tmp_path_factory, batch_script) -> Path:
     """The database of a finished run `three`: three problems, two samples each, judged by the real tools.
 
     Beside it lies its report.
@@ -147,6 +103,5 @@ def batched(tmp_path_factory, batch_script, kept_processes) -> Path:
     policy = open_scripted(batch_script)
     settings = Settings(policy=policy.name)
     told = {"name": "three", "samples": 2, "folder": folder / "report", "db": str(folder / "runs.db")}
-    with keeping(kept_processes):
-        run_batch(problems, policy, settings, **told)
+    run_batch(problems, policy, settings, **told)
     return folder / "runs.db"

@@ -88,9 +88,7 @@ def test_every_trajectory_is_finished_and_the_lanes_say_how_busy_they_were(batch
 
 
 @pytest.mark.timeout(300)
-def test_the_compiler_drafts_in_a_batch_too_where_the_policy_is_wrong_and_the_report_says_so(
-    tmp_path, wrong, warm_processes
-):
+def test_the_compiler_drafts_in_a_batch_too_where_the_policy_is_wrong_and_the_report_says_so(tmp_path, wrong):
     """By the defaults of the command; a scripted policy alone keeps to its script, so the settings say `auto`."""
     settings = Settings(policy="scripted:wrong", draft="auto", budgets=Budgets(turns=2))
     found = run_batch(
@@ -176,7 +174,7 @@ def test_an_interrupt_pauses_every_run_and_the_same_command_goes_on(tmp_path, un
         assert len(store.trajectories()) == 2, "the same ones"
 
 
-def test_samples_and_another_policy_are_added_to_a_run(tmp_path, unfinished, warm_processes):
+def test_samples_and_another_policy_are_added_to_a_run(tmp_path, unfinished):
     problems, where = [find_by_name("fused_silu")], str(tmp_path / "runs.db")
 
     def go(name, samples):
@@ -193,7 +191,7 @@ def test_samples_and_another_policy_are_added_to_a_run(tmp_path, unfinished, war
     assert other.report.against[0].second == "scripted:two"
 
 
-def test_of_several_samples_the_first_is_the_likeliest_and_the_others_are_drawn(tmp_path, warm_processes):
+def test_of_several_samples_the_first_is_the_likeliest_and_the_others_are_drawn(tmp_path):
     """A small policy answers greedily first: once said, that teaches nobody anything, and two answers alike are one."""
     where = str(tmp_path / "runs.db")
     settings = Settings(policy="embedded", budgets=Budgets(turns=1))
@@ -208,7 +206,7 @@ def test_of_several_samples_the_first_is_the_likeliest_and_the_others_are_drawn(
     assert len({turn.sampling.seed for turn in turns}) == 3
 
 
-def test_a_trajectory_that_another_process_works_on_is_left_to_it(tmp_path, unfinished, warm_processes):
+def test_a_trajectory_that_another_process_works_on_is_left_to_it(tmp_path, unfinished):
     """Two batches on one database: each does what the other has not taken."""
     problems, where = [find_by_name("fused_silu"), find_by_name("row_sum")], str(tmp_path / "runs.db")
     settings = Settings(policy="scripted:two", prompt_version=Prompts(PromptForm.CHAT).version)

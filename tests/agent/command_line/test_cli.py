@@ -16,6 +16,7 @@ from kernelwright.tools.hardware.gpus import read_driver
 from kernelwright.tools.hardware.targets import TARGETS
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.report import Report
+from tests.agent.command_in_process import agent_here
 
 ROOT = Path(__file__).parents[3]
 KERNELS = ROOT / "tests/kernels"
@@ -30,9 +31,14 @@ def agent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=shown, timeout=500)
 
 
+def here(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command in this process."""
+    return agent_here(*arguments, folder=ROOT)
+
+
 def refused(*arguments: str) -> str:
     """The one line on stderr of a command that ends with bad input."""
-    done = agent(*arguments)
+    done = here(*arguments)
     assert done.returncode == Exit.BAD_INPUT, done.stderr
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1, done.stderr
@@ -71,7 +77,7 @@ def test_a_syntax_error_is_shown_with_its_caret_before_anything_heavy_starts(tmp
 def test_a_syntax_error_is_a_report_in_json_too(tmp_path):
     kernel = tmp_path / "kernel.py"
     kernel.write_text("import torch\n\n\ndef (:\n")
-    done = agent("check", str(kernel), "--problem", "fused softmax", "--json")
+    done = here("check", str(kernel), "--problem", "fused softmax", "--json")
     assert done.returncode == Exit.INCORRECT
     report = Report.model_validate_json(done.stdout)
     assert report.failure.fault == "syntax"
@@ -82,7 +88,7 @@ def test_a_syntax_error_is_a_report_in_json_too(tmp_path):
 def told_in_json() -> str:
     """What a check prints that was asked for its trace and for JSON."""
     asked = ("--device", "cpu", "--sizes", "3", "--show-trace", "--json")
-    done = agent("check", SILU, "--problem", "fused silu", *asked)
+    done = here("check", SILU, "--problem", "fused silu", *asked)
     assert done.stderr == ""
     return done.stdout
 
@@ -91,7 +97,7 @@ def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many(evaluator, tol
     first = Report.model_validate_json(told_in_json)
     seed = first.interpreted.seed
     options = ("--device", "cpu", "--sizes", "3", "--seed", str(seed), "--json")
-    done = agent("check", SILU, "--problem", "fused_silu", *options)
+    done = here("check", SILU, "--problem", "fused_silu", *options)
     assert done.stderr == ""
     again = Report.model_validate_json(done.stdout)
     assert again.interpreted.seed == seed
@@ -105,7 +111,7 @@ def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many(evaluator, tol
 
 def test_a_trace_is_shown_before_the_verdict_which_prints_the_command_that_repeats_it():
     asked = (SILU, "--problem", "fused silu", "--device", "cpu", "--sizes", "1", "--no-profile", "--show-trace")
-    done = agent("check", *asked)
+    done = here("check", *asked)
     assert done.returncode == Exit.DONE, done.stdout + done.stderr
     trace, _, verdict = done.stdout.partition("\n\ncorrect  fused_silu")
     assert verdict
@@ -138,7 +144,7 @@ def test_the_json_of_a_check_is_a_report_with_the_trace_as_a_key_and_nothing_els
 def test_a_trace_of_a_candidate_that_fails_shows_where(kernel, problem, fault, said):
     path = KERNELS / kernel
     problem = problem or path.read_text().splitlines()[0].removeprefix("# problem:").strip()
-    done = agent("check", str(path), "--problem", problem, "--device", "cpu", "--sizes", "0", "--show-trace")
+    done = here("check", str(path), "--problem", problem, "--device", "cpu", "--sizes", "0", "--show-trace")
     assert done.returncode == Exit.INCORRECT, done.stdout + done.stderr
     trace, _, verdict = done.stdout.partition(f"\n\n{fault}  {problem}")
     assert said in trace
@@ -148,7 +154,7 @@ def test_a_trace_of_a_candidate_that_fails_shows_where(kernel, problem, fault, s
 def test_a_text_that_does_not_parse_has_no_trace(tmp_path):
     kernel = tmp_path / "kernel.py"
     kernel.write_text("class ModelNew(:\n")
-    done = agent("check", str(kernel), "--problem", "fused softmax", "--show-trace", "--json")
+    done = here("check", str(kernel), "--problem", "fused softmax", "--show-trace", "--json")
     assert done.returncode == Exit.INCORRECT
     told = json.loads(done.stdout)
     assert "trace" not in told
@@ -269,6 +275,12 @@ def test_an_unknown_option_and_an_unknown_command_are_one_line_each():
     assert "chekc" in refused("chekc")
 
 
+def test_a_refusal_is_one_line_of_the_process_too(tmp_path):
+    done = agent("check", str(tmp_path / "gone.py"), "--problem", "fused softmax")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (Exit.BAD_INPUT, "", 1)
+    assert "there is no file" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "missing"),
     [
@@ -307,19 +319,19 @@ def test_the_doctor_says_what_it_found():
 
 
 def test_the_doctor_speaks_json():
-    found = json.loads(agent("doctor", "--json").stdout)
+    found = json.loads(here("doctor", "--json").stdout)
     assert found["machine"]["versions"]["torch"]
     assert all(trouble["fix"] for trouble in found["troubles"])
 
 
 def test_the_catalogue_is_listed():
-    done = agent("problems")
+    done = here("problems")
     assert done.returncode == Exit.DONE
     assert "fused_softmax" in done.stdout
 
 
 def test_problems_near_a_query_come_first():
-    names = [problem["name"] for problem in json.loads(agent("problems", "fused softmax", "--json").stdout)]
+    names = [problem["name"] for problem in json.loads(here("problems", "fused softmax", "--json").stdout)]
     assert names[0] == "fused_softmax"
 
 

@@ -174,9 +174,7 @@ def test_every_option_of_solve_and_batch_that_both_have_is_in_the_same_panel():
     assert Budgets().turns == solve["turns"].default
 
 
-def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_is_blamed(
-    refused, tmp_path, capsys, warm_processes
-):
+def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_is_blamed(refused, tmp_path, capsys):
     (tmp_path / "noisy").mkdir()
     (tmp_path / "noisy" / "noisy.py").write_text(RANDOM_MODEL)
     (tmp_path / "kernel.py").write_text(KERNEL)
@@ -202,7 +200,7 @@ def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_i
     assert "compiled - correct - " in shown, "of no problem that can be judged there is no share"
 
 
-def test_a_batch_that_pauses_says_why(tmp_path, refused, capsys, warm_processes):
+def test_a_batch_that_pauses_says_why(tmp_path, refused, capsys):
     (tmp_path / "double.py").write_text(MODEL)
     (tmp_path / "answer.md").write_text("```python\nimport torch\nclass ModelNew(:\n```\n")
     command = ["batch", "double.py", "--run", "short", "--policy", "scripted:answer.md", "--draft", "policy"]

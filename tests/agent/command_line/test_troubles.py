@@ -34,7 +34,7 @@ PROSE = "I think about the memory layout of this kernel, and write nothing down.
 
 
 @pytest.fixture
-def solve(tmp_path, monkeypatch, capsys, warm_processes):
+def solve(tmp_path, monkeypatch, capsys):
     """`solve(*arguments)` in a folder of its own: exit status, what `--json` printed (or None), what was said on
     stderr.
     """

@@ -1,10 +1,6 @@
 """Exports of a real batch, each in the form that its reader expects; and the database's own commands."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -20,14 +16,7 @@ from kernelwright.store.models import Action
 from kernelwright.store.records import TrajectoryStart
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Rung, Timing
-
-ROOT = Path(__file__).parents[3]
-
-
-def agent(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    told = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200", "NO_COLOR": "1"}
-    line = [sys.executable, "-m", "kernelwright.agent", *arguments]
-    return subprocess.run(line, cwd=folder, env=told, text=True, capture_output=True, timeout=500)
+from tests.agent.command_in_process import agent_here
 
 
 def report_of(problem: Problem, correct: bool, judged_on="cpu", **more) -> Report:
@@ -198,18 +187,20 @@ def test_one_trajectory_a_run_or_all_can_be_chosen_and_nothing_else(batched):
 
 def test_the_command_writes_every_format_and_says_what_it_cannot(batched, tmp_path):
     where = ("--db", str(batched))
-    kernel = agent(tmp_path, "export", "1", *where)
+    kernel = agent_here("export", "1", *where, folder=tmp_path)
     assert kernel.returncode == 0, kernel.stderr
     assert kernel.stdout.startswith("# Written by kernelwright")
     assert "not run on a GPU" in kernel.stdout.replace("\n#            ", " ")
     assert "\n# origin     policy\n" in kernel.stdout
     assert max(map(len, kernel.stdout.split("\n\n")[0].splitlines())) <= 120
     compile(kernel.stdout, "kernel", "exec")
-    done = agent(tmp_path, "export", "--run", "three", "--out", "kernels", *where)
+    done = agent_here("export", "--run", "three", "--out", "kernels", *where, folder=tmp_path)
     assert len(list((tmp_path / "kernels").glob("*.py"))) == 4, done.stderr
     turns = [
         json.loads(line)
-        for line in agent(tmp_path, "export", "--run", "three", "--format", "jsonl", *where).stdout.splitlines()
+        for line in agent_here(
+            "export", "--run", "three", "--format", "jsonl", *where, folder=tmp_path
+        ).stdout.splitlines()
     ]
     assert len(turns) == 14
     assert {"messages", "completion", "source", "report", "sampling"} <= set(turns[0])
@@ -218,24 +209,24 @@ def test_the_command_writes_every_format_and_says_what_it_cannot(batched, tmp_pa
         (("--run", "three", "--format", "kernelbench"), "none of these problems"),
         (("--run", "three", "--format", "grpo"), "nothing here makes a line of grpo, which is made of several answers"),
     ]:
-        refused = agent(tmp_path, "export", *line, *where)
+        refused = agent_here("export", *line, *where, folder=tmp_path)
         assert refused.returncode == 2
         assert said in refused.stderr
 
 
 def test_the_database_says_where_it_is_what_it_holds_and_finds_words(batched, tmp_path):
     where = ("--db", str(batched))
-    assert agent(tmp_path, "db", "path", *where).stdout.strip() == str(batched)
-    assert json.loads(agent(tmp_path, "db", "stats", "--json", *where).stdout)["trajectories"] == 6
-    found = json.loads(agent(tmp_path, "db", "search", "sigmoidal", "--json", *where).stdout)
+    assert agent_here("db", "path", *where, folder=tmp_path).stdout.strip() == str(batched)
+    assert json.loads(agent_here("db", "stats", "--json", *where, folder=tmp_path).stdout)["trajectories"] == 6
+    found = json.loads(agent_here("db", "search", "sigmoidal", "--json", *where, folder=tmp_path).stdout)
     assert [line["problem"] for line in found] == ["fused_silu", "fused_silu"]
-    assert "sigmoidal" in agent(tmp_path, "db", "search", "sigmoidal", *where).stdout
-    assert agent(tmp_path, "db", "gc", *where).returncode == 0
-    assert "schema" in agent(tmp_path, "db", "migrate", *where).stdout
-    assert json.loads(agent(tmp_path, "db", "path", "--json", *where).stdout) == {"database": str(batched)}
-    assert json.loads(agent(tmp_path, "db", "migrate", "--json", *where).stdout)["database"] == str(batched)
+    assert "sigmoidal" in agent_here("db", "search", "sigmoidal", *where, folder=tmp_path).stdout
+    assert agent_here("db", "gc", *where, folder=tmp_path).returncode == 0
+    assert "schema" in agent_here("db", "migrate", *where, folder=tmp_path).stdout
+    assert json.loads(agent_here("db", "path", "--json", *where, folder=tmp_path).stdout) == {"database": str(batched)}
+    assert json.loads(agent_here("db", "migrate", "--json", *where, folder=tmp_path).stdout)["database"] == str(batched)
     for line, said in [(("drop",), "choose path"), (("search",), "needs words"), (("stats", "more"), "take none")]:
-        refused = agent(tmp_path, "db", *line, *where)
+        refused = agent_here("db", *line, *where, folder=tmp_path)
         assert refused.returncode == 2
         assert said in refused.stderr
-    assert agent(tmp_path, "db", "stats", "--db", "nowhere.db").returncode == 2
+    assert agent_here("db", "stats", "--db", "nowhere.db", folder=tmp_path).returncode == 2

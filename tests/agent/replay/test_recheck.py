@@ -19,7 +19,6 @@ from kernelwright.tools.verdict_cache import evaluator_version
 
 ROOT = Path(__file__).parents[3]
 OLD = "an older one"
-pytestmark = pytest.mark.usefixtures("warm_processes")
 
 
 @pytest.fixture

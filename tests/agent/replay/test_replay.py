@@ -23,8 +23,6 @@ from kernelwright.store.models import Action
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.report import Failure, Fault, KernelResources, ProfileResult, Report, Timing
 
-pytestmark = pytest.mark.usefixtures("warm_processes")
-
 
 @pytest.fixture
 def path(tmp_path):

@@ -96,7 +96,7 @@ def solve(problem: Path, folder: Path, *arguments: str) -> dict:
 
 
 @pytest.fixture
-def solve_here(tmp_path: Path, monkeypatch, capsys, warm_processes):
+def solve_here(tmp_path: Path, monkeypatch, capsys):
     """`solve_here(problem, *arguments)`: as `solve`, in this process, which has torch and a judge already."""
     monkeypatch.chdir(tmp_path)
 
@@ -109,9 +109,9 @@ def solve_here(tmp_path: Path, monkeypatch, capsys, warm_processes):
 
 
 @pytest.mark.timeout(300)
-def test_the_compiler_alone_solves_a_module_that_no_policy_was_trained_on(tmp_path: Path):
+def test_the_compiler_alone_solves_a_module_that_no_policy_was_trained_on(tmp_path: Path, solve_here):
     gated = next(p for p in MODULES if p.stem == "gated_mlp")
-    solved = solve(gated, tmp_path, "--policy", "compiler")
+    solved = solve_here(gated, "--policy", "compiler")
     assert solved["correct"], solved["report"]["failure"]
     assert "class ModelNew" in (tmp_path / solved["output"]).read_text()
 

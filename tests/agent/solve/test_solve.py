@@ -19,6 +19,7 @@ from kernelwright.agent.solve.solving import solve_problem
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
+from tests.agent.command_in_process import agent_here
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,9 +35,16 @@ def solve(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, timeout=500, **how)
 
 
+def solve_here(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same in this process, which has torch and a judge already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OPENAI_API_KEY", raising=False)
+        return agent_here("solve", *arguments, folder=folder)
+
+
 def refused(folder: Path, *arguments: str, code: Exit = Exit.BAD_INPUT) -> str:
     """The one line on stderr; no traceback, nothing on stdout."""
-    done = solve(folder, *arguments)
+    done = solve_here(folder, *arguments)
     assert done.returncode == code, done.stderr + done.stdout
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1, done.stderr
@@ -99,7 +107,7 @@ def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs
         process.wait()
     assert kills
     if not _finished(killed):
-        assert solve(tmp_path, *asked, "--db", str(killed)).returncode == 0
+        assert solve_here(tmp_path, *asked, "--db", str(killed)).returncode == 0
     assert history(killed) == history(folder / ".kernelwright" / "runs.db")
 
 
@@ -113,7 +121,7 @@ def test_an_interrupt_pauses_and_the_same_command_goes_on(tmp_path, script):
     assert process.returncode == Exit.INTERRUPTED, err
     paused = json.loads(out)
     assert paused["stop_reason"] == "interrupted"
-    done = solve(tmp_path, *asked, "--json")
+    done = solve_here(tmp_path, *asked, "--json")
     assert done.returncode == Exit.DONE, done.stderr
     solved = json.loads(done.stdout)
     assert solved["resumed"]
@@ -183,12 +191,12 @@ def history(path):
 
 
 def test_a_dry_run_shows_the_prompt_and_does_nothing(tmp_path, script):
-    done = solve(tmp_path, "fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--dry-run")
+    done = solve_here(tmp_path, "fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--dry-run")
     assert done.returncode == Exit.DONE
     assert "class Model(nn.Module)" in done.stdout
     assert "nothing was asked" in done.stdout
     assert not list(tmp_path.iterdir())
-    plan = json.loads(solve(tmp_path, "fused silu", "--policy", "openai:nobody@http://127.0.0.1:9/v1", "--device",
+    plan = json.loads(solve_here(tmp_path, "fused silu", "--policy", "openai:nobody@http://127.0.0.1:9/v1", "--device",
         "cpu", "--dry-run", "--json").stdout)  # fmt: skip
     assert plan["most_dollars"] is None, "an unknown price stays unknown"
     assert [message["role"] for message in plan["messages"]] == ["system", "user"]
@@ -215,7 +223,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(tmp_path, arguments, said):
 
 def test_a_server_that_is_down_pauses_the_run(tmp_path):
     policy = "openai:nobody@http://127.0.0.1:9/v1"
-    done = solve(tmp_path, "fused silu", "--policy", policy, "--patience", "0", "--device", "cpu", "--json")
+    done = solve_here(tmp_path, "fused silu", "--policy", policy, "--patience", "0", "--device", "cpu", "--json")
     assert done.returncode == Exit.INFRASTRUCTURE
     assert "no connection to http://127.0.0.1:9/v1" in done.stderr, "said before anything is waited for"
     assert "asked again for up to 0 s (--patience)" in done.stderr
@@ -232,7 +240,7 @@ def test_a_wrong_key_is_told_at_once(tmp_path):
         handler.say({"error": {"message": "invalid key", "code": "invalid_api_key"}}, status=401)
 
     with loopback(no_entry) as server:
-        done = solve(tmp_path, "fused silu", "--policy", f"openai:m@{server.url}", "--device", "cpu", "--json")
+        done = solve_here(tmp_path, "fused silu", "--policy", f"openai:m@{server.url}", "--device", "cpu", "--json")
         assert len(server.asked) == 1, "never asked again"
     assert done.returncode == Exit.BAD_INPUT
     assert json.loads(done.stdout)["stop_reason"] == "refused"

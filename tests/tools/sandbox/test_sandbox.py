@@ -265,7 +265,7 @@ def test_a_zygote_whose_owner_goes_while_it_imports_dies_at_once(seconds):
     assert ended == -signal.SIGIO or (seconds and ended == 0)  # it had imported all in a second
 
 
-def test_a_start_that_is_interrupted_leaves_no_folder(tmp_path, monkeypatch):
+def test_a_start_that_is_interrupted_leaves_no_folder(tmp_path, monkeypatch, own_processes):
     begun = Zygote._begun
 
     def interrupted(zygote, channel):
