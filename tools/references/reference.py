@@ -13,8 +13,8 @@ import threading
 import types
 import warnings
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
 from kernelwright.tools.nested import Form, constructor_arguments, leaf_names, put_together, take_apart
@@ -24,6 +24,8 @@ from kernelwright.tools.references.arithmetic import drawing_as_single, widen_at
 from kernelwright.tools.references.seeds import seeded, stable_sorts
 from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, KeptSettings
 from kernelwright.tools.report import clean_text
+
+Made = TypeVar("Made")
 
 _WIDENED = "_made_by_double"
 _CALLS = "num_batches_tracked"
@@ -108,9 +110,22 @@ class Reference:
         import torch
 
         positional, named = self.init_arguments()
-        building = self._trouble("builds Model")  # what it computes of its weights has no history, and can be copied
-        with self._seeded(seed, on_device=True), building, torch.device(self.device), torch.no_grad():
-            return _moved(self._module.Model(*positional, **named), self.device)
+
+        def built(device: str) -> Any:
+            building = self._trouble("builds Model")  # what it computes of its weights has no history, and is copied
+            with self._seeded(seed, on_device=True), building, torch.device(device), torch.no_grad():
+                return _moved(self._module.Model(*positional, **named), self.device)
+
+        return self._on_device_or_host(built)
+
+    def _on_device_or_host(self, make: Callable[[str], Made]) -> Made:
+        """What is made on the device; on the CPU, to be moved, where the problem draws from a generator of the CPU."""
+        try:
+            return make(self.device)
+        except ProblemError as error:
+            if self.device in ("cpu", "meta") or "device type for generator" not in str(error):
+                raise
+        return make("cpu")
 
     def inputs(self, seed: int) -> list[Any]:
         """One draw of get_inputs() on the device, without gradients: only forward is judged. Tensors inside of lists,
@@ -118,9 +133,12 @@ class Reference:
         """
         import torch
 
-        with self._seeded(seed, on_device=True), self._trouble("gives get_inputs()"), torch.device(self.device):
-            drawn, self._form = take_apart(self._module.get_inputs())
-            there = [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
+        def drawn_on(device: str) -> list[Any]:
+            with self._seeded(seed, on_device=True), self._trouble("gives get_inputs()"), torch.device(device):
+                drawn, self._form = take_apart(self._module.get_inputs())
+                return [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
+
+        there = self._on_device_or_host(drawn_on)
         for value, name in zip(there, self.input_names, strict=True):
             if not isinstance(value, torch.Tensor) and any(isinstance(leaf, torch.Tensor) for leaf in flatten(value)):
                 raise ProblemError(

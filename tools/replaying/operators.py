@@ -109,6 +109,25 @@ def known(name: str) -> AllowedOperator:
     )
 
 
+def drawn_on_the_host(operator: AllowedOperator, args: list[Any], kwargs: dict[str, Any], device: str) -> Any:
+    """What an operator that draws from a generator of the CPU gives, on the device: a reference whose generator the
+    device does not take is built on the CPU and moved.
+    """
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def on_host(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.cpu()
+        return torch.device("cpu") if isinstance(value, torch.device) else value
+
+    made = operator.call(*(tree_map(on_host, a) for a in args), **{k: tree_map(on_host, v) for k, v in kwargs.items()})
+    if not operator.mutable:
+        return made.to(device)
+    args[0].copy_(made)
+    return args[0]
+
+
 def _allowed(namespace: str, operator: str) -> bool:
     if namespace == "prims":
         return operator in PRIMITIVES

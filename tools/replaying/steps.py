@@ -171,11 +171,13 @@ def _operator(step: Operator, device: str) -> Prepared:
         return _allocation(known, arguments, bind, device)
     grows = known.name in operators.GROWING
     perform = STAND_INS.get(known.name, known.call) if device == "cpu" else known.call
+    given = (*step.args, *step.kwargs.values())
+    own_generator = device != "cpu" and any(isinstance(v, dict) and "generator" in v for v in given)
 
     def run(table: Table, call: Call) -> None:
         args, kwargs = arguments.read(table)
         before = _storage_bytes(args[0]) if grows else 0
-        made = perform(*args, **kwargs)
+        made = operators.drawn_on_the_host(known, args, kwargs, device) if own_generator else perform(*args, **kwargs)
         if grows and call.poison is not None:
             _poison_beyond(made, before, call.poison % NOISE)
         if grows and (recount := getattr(table, "recount", None)) is not None:

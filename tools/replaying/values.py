@@ -11,6 +11,8 @@ from typing import Any
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, clean_text
 
 Json = Any
+MAX_GENERATORS = 1 << 16
+"""Generators of the host's own in one trace."""
 Table = dict[int, Any]
 """Tensors by their number."""
 
@@ -70,6 +72,8 @@ def reader(value: Json, device: str) -> Reader:
             return _descriptor(body, device)
         case "reinterpret" if isinstance(body, dict):
             return _reinterpreted(body, device)
+        case "generator" if isinstance(body, dict):
+            return _generator(body)
     return Reader(True, _constant(tag, body, device))
 
 
@@ -104,6 +108,29 @@ def _reinterpreted(body: dict[str, Json], device: str) -> Reader:
         raise forged_trace("holds a reinterpreted tensor of no known form")
     base, kind = reader(body["base"], device), body["tl_dtype"]
     return Reader(False, lambda table: Reinterpreted(base.read(table), kind))
+
+
+def _generator(body: dict[str, Json]) -> Reader:
+    """A generator of the host's own: of the CPU, as most are, and in the table under a number below those of tensors.
+
+    Where it has not drawn before it begins with its seed, at each call anew.
+    """
+    import torch
+
+    given = [body.get(name) for name in ("number", "seed", "drawn")]
+    if not all(type(n) is int and -(1 << 63) <= n < 1 << 64 for n in given):
+        raise forged_trace("holds a generator of no known form")
+    number, seed, drawn = (int(n) for n in given if n is not None)
+    if not 0 <= number < MAX_GENERATORS:
+        raise forged_trace("holds a generator of no known form")
+    place = -1 - number
+
+    def get(table: Table) -> Any:
+        if drawn == 0 or place not in table:
+            table[place] = torch.Generator().manual_seed(seed)
+        return table[place]
+
+    return Reader(False, get)
 
 
 def _constant(tag: str, body: Json, device: str) -> Any:

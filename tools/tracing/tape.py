@@ -44,6 +44,8 @@ class Tape(TorchDispatchMode):
         self.storages: list[int] = []
         """For each tensor, by number, the identity of its storage."""
         self._data = 0
+        self._generators: dict[tuple[int, int], tuple[torch.Generator, int]] = {}
+        """Generators of the host's own by their identity and seed, and how often each has drawn."""
         self.launches = 0
         """Launches that were recorded so far."""
 
@@ -93,6 +95,8 @@ class Tape(TorchDispatchMode):
             return {"device": value.type}
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             return plain(value.node.hint)
+        if isinstance(value, torch.Generator):
+            return self._generator(value)
         if type(value).__name__ == "TensorDescriptor" and hasattr(value, "block_shape"):
             return {"descriptor": self._descriptor(value)}
         if hasattr(value, "data_ptr") and (base := _wrapped_tensor(value)) is not None:
@@ -102,6 +106,17 @@ class Tape(TorchDispatchMode):
         if type(value).__module__.startswith("triton") or hasattr(value, "fn"):
             return self._texts.value(value)
         return plain(value)
+
+    def _generator(self, value: torch.Generator) -> Json:
+        """None for torch's own. One that is given another seed is another generator; given the same, it is not told
+        apart from one that goes on.
+        """
+        if value is torch.default_generator:
+            return None
+        key = (id(value), value.initial_seed())
+        _, drawn = self._generators.setdefault(key, (value, 0))
+        self._generators[key] = (value, drawn + 1)
+        return {"generator": {"number": list(self._generators).index(key), "seed": key[1], "drawn": drawn}}
 
     def _descriptor(self, value: Any) -> Json:
         return {
