@@ -170,7 +170,7 @@ def test_a_verdict_cancelled_many_times_at_once_is_cancelled_once(http, server, 
 
 
 def test_event_streams_that_nobody_reads_delay_no_other_client(http, server, submission, hangs):
-    slow = submission(hangs("streams"), options={"compile_seconds": 5, "sizes": 1})
+    slow = submission(hangs("streams"), options={"compile_seconds": 3, "sizes": 1})
     verdict_id = http.post("/v1/verdicts", json=slow).json()["verdict_id"]
     host, port = server.url.removeprefix("http://").split(":")
     asked = f"GET /v1/verdicts/{verdict_id}/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {ALICE}\r\n\r\n"

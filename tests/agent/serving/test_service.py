@@ -168,9 +168,9 @@ def test_a_batch_has_an_answer_for_each_and_one_that_is_refused_stops_no_other(h
 
 
 def test_one_client_s_cancelling_leaves_a_verdict_to_the_other_and_the_last_one_s_ends_it(http, submission, hangs):
-    slow = submission(hangs("blocks"), options={"compile_seconds": 4, "sizes": 1})
+    slow = submission(hangs("blocks"), options={"compile_seconds": 2, "sizes": 1})
     first = http.post("/v1/verdicts", json=slow).json()["verdict_id"]
-    waiting = submission(hangs("waits"), options={"compile_seconds": 4, "sizes": 1})
+    waiting = submission(hangs("waits"), options={"compile_seconds": 1, "sizes": 1})
     second = http.post("/v1/verdicts", json=waiting).json()
     assert (second["state"], second["position"]) == ("queued", 1)
     http.post("/v1/verdicts", json=waiting, headers=BOB)
