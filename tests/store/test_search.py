@@ -40,21 +40,34 @@ FINDING = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def searched(request, tmp_path_factory):
+    """A database of each kind that tests only read, and the candidate in it that holds CODE, beside one other."""
+    sqlite = request.param == "sqlite"
+    where = (
+        tmp_path_factory.mktemp("searched") / "runs.db" if sqlite else request.getfixturevalue("postgres").new_place()
+    )
+    with Store.open(str(where)) as opened:
+        id = turn(opened, opened.begin(make.start()))
+        turn(opened, opened.begin(make.start("row_sum")), code="x = 1\n", report=make.right())
+        yield opened, id
+
+
 @pytest.mark.parametrize("query", FINDING)
-def test_whatever_is_typed_is_looked_for_as_words(store, query):
-    id = turn(store, store.begin(make.start()))
-    turn(store, store.begin(make.start("row_sum")), code="x = 1\n", report=make.right())
+def test_whatever_is_typed_is_looked_for_as_words(searched, query):
+    store, id = searched
     assert [found.entry.candidate.id for found in store.search(query)] == [id]
 
 
 @pytest.mark.parametrize("query", ["AND tl", "column:tl", "tl OR nothing", "dot.tl", "dot nothing"])
-def test_there_is_no_language_of_queries_and_every_term_must_be_there(store, query):
-    turn(store, store.begin(make.start()))
+def test_there_is_no_language_of_queries_and_every_term_must_be_there(searched, query):
+    store, _ = searched
     assert store.search(query) == []
 
 
 @pytest.mark.parametrize("query", ["", "%", "+ - *", '""', "🦆", "_"])
-def test_a_query_without_a_word_is_refused(store, query):
+def test_a_query_without_a_word_is_refused(searched, query):
+    store, _ = searched
     with pytest.raises(StoreError, match="give a word") as caught:
         store.search(query)
     assert caught.value.trouble is StoreTrouble.INVALID
