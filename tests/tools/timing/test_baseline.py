@@ -14,22 +14,35 @@ from kernelwright.tools.timing.baseline import Baselines
 HERE = Environment(torch=torch.__version__, gpu="the one of this test")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
-def test_without_a_gpu_the_note_says_why_and_is_kept(tmp_path):
-    baselines = Baselines("cuda:0", tmp_path)
-    baselines.start()
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """The folder in which `baselines` keeps what it measured."""
+    return tmp_path_factory.mktemp("baselines")
+
+
+@pytest.fixture(scope="module")
+def baselines(kept):
+    """One process for both tests without a GPU: to start it takes five seconds of a core."""
+    if torch.cuda.is_available():
+        pytest.skip("a GPU is here")
+    made = Baselines("cuda:0", kept)
+    made.start()
+    yield made
+    made.close()
+
+
+def test_without_a_gpu_the_note_says_why_and_is_kept(baselines, kept):
     found = baselines.timed(problem_of("vector_add"), HERE)
     assert found.compiled is None
     assert found.note.startswith("torch.compile failed: ")
     assert baselines.timed(problem_of("vector_add"), HERE) is found
-    assert not list(tmp_path.rglob("*.json"))
+    assert not list(kept.rglob("*.json"))
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
-def test_a_problem_is_compiled_once_however_many_ask():
-    baselines, found = Baselines("cuda:0"), []
+def test_a_problem_is_compiled_once_however_many_ask(baselines):
+    found = []
     threads = [
-        threading.Thread(target=lambda: found.append(baselines.timed(problem_of("vector_add"), HERE)))
+        threading.Thread(target=lambda: found.append(baselines.timed(problem_of("fused_silu"), HERE)))
         for _ in range(3)
     ]  # fmt: skip
     for thread in threads:
