@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from kernelwright.tools.report import Environment, Fault, Report
 
-NOT_KEPT = frozenset({Fault.TIMEOUT, Fault.MEMORY, Fault.CRASH})
-"""Faults that a loaded machine may cause: asked again."""
+UNCACHED_FAULTS = frozenset({Fault.TIMEOUT, Fault.MEMORY, Fault.CRASH})
+"""Faults that a loaded machine may cause: their verdicts are not kept, and the candidate is judged again."""
 
 
 @cache
@@ -51,7 +51,7 @@ class VerdictCache:
         """Writes the verdict under another name and renames it: a reader never sees half of it. Raises OSError on a
         full disk.
         """
-        if report.failure is not None and report.failure.fault in NOT_KEPT:
+        if report.failure is not None and report.failure.fault in UNCACHED_FAULTS:
             return
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)

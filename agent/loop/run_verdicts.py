@@ -11,7 +11,7 @@ from kernelwright.policies.base import Completion, FinishReason, Origin
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Failure, Fault, Report
 from kernelwright.tools.source import candidate_hash
-from kernelwright.tools.verdict_cache import NOT_KEPT
+from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options
@@ -81,7 +81,7 @@ def _known(attempt: Attempt, earlier: Sequence[Attempt]) -> Report | None:
     if same is None or same.report is None:
         return None
     failure = same.report.failure
-    return None if failure and failure.fault in NOT_KEPT else same.report.with_(cached=True, seconds=0.0)
+    return None if failure and failure.fault in UNCACHED_FAULTS else same.report.with_(cached=True, seconds=0.0)
 
 
 def unreadable_report(problem: Problem, completion: Completion) -> Report:

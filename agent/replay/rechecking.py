@@ -34,7 +34,7 @@ from kernelwright.store.lineage import history
 from kernelwright.store.records import Entry, Order, Turn
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError, Report, Rung
-from kernelwright.tools.verdict_cache import NOT_KEPT, evaluator_version
+from kernelwright.tools.verdict_cache import UNCACHED_FAULTS, evaluator_version
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
@@ -173,7 +173,7 @@ class _Work:
         """
         report: Report | None = None
         for entry in job.entries:
-            if report is None or (report.failure is not None and report.failure.fault in NOT_KEPT):
+            if report is None or (report.failure is not None and report.failure.fault in UNCACHED_FAULTS):
                 if self._over.is_set():
                     return
                 report = self._judged(evaluator, entry, job.settings)

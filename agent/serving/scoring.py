@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelwright.agent.serving.wire import Score
 from kernelwright.tools.report import Fault, Report, Rung
-from kernelwright.tools.verdict_cache import NOT_KEPT
+from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
 FAULTS_OF_NO_CANDIDATE = frozenset(
     {Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT}
@@ -24,6 +24,6 @@ def score_of(report: Report) -> Score:
         speedup=report.speedup,
         share=report.own_work.share if report.own_work else None,
         fault=fault,
-        mask=fault in NOT_KEPT or fault is Fault.UNJUDGED,
+        mask=fault in UNCACHED_FAULTS or fault is Fault.UNJUDGED,
         explanation=report.explanation,
     )

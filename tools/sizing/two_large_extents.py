@@ -14,17 +14,17 @@ from kernelwright.tools.sizing.size_search import places
 from kernelwright.tools.sizing.structure import Budget, SizeStructure, same_form
 
 BUDGET = Budget(elements=1 << 20, operations=20_000_000, rows=1 << 10)
-"""Of such a size with its two large dimensions."""
-ROOM = Budget(elements=1 << 19, operations=10_000_000, rows=1 << 10)
-"""Up to which its other dimensions are enlarged."""
+"""What a size with its two large dimensions may weigh."""
+BUDGET_OF_OTHER_DIMENSIONS = Budget(elements=1 << 19, operations=10_000_000, rows=1 << 10)
+"""What it may weigh once its other dimensions are enlarged, too."""
 MAX_FEW_DIMENSIONS = 2
-"""Of so many dimensions all are large at once elsewhere (`selection.py`)."""
+"""Dimensions up to which all are large at once elsewhere (`selection.py`)."""
 MAX_PAIRS = 6
 """Pairs of dimensions that are tried, until one of them gives a size."""
-SHARES = (1, 2, 4, 8)
-"""Parts of the problem's own extents."""
-LEAST_TIMES_LARGER = 3
-"""Times the small extent that both have at least."""
+EXTENT_DIVISORS = (1, 2, 4, 8)
+"""The large dimensions have the problem's own extents divided by these."""
+MIN_TIMES_LARGER = 3
+"""How many times its small extent each of the two has at least."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -40,14 +40,14 @@ def two_large_extents(problem: Problem, base: tuple[tuple[str, int], ...], seed:
         return ()
     chance, floors, bases = Random(f"{seed}/{problem.hash}"), structure.floors, structure.bases
     most = [full[d.name] * d.base // structure.value(i, bases) for i, d in enumerate(structure.dimensions)]
-    large = [i for i, multiplier in enumerate(most) if multiplier >= LEAST_TIMES_LARGER * bases[i]]
-    pairs, shares = list(itertools.combinations(large, 2)), list(itertools.product(SHARES, SHARES))
+    large = [i for i, multiplier in enumerate(most) if multiplier >= MIN_TIMES_LARGER * bases[i]]
+    pairs, shares = list(itertools.combinations(large, 2)), list(itertools.product(EXTENT_DIVISORS, EXTENT_DIVISORS))
     chance.shuffle(pairs)
     chance.shuffle(shares)
     shares.sort(key=lambda share: share[0] * share[1])
     for pair, parts in itertools.product(pairs[:MAX_PAIRS], shares):
         chosen = {i: most[i] // part for i, part in zip(pair, parts, strict=True)}
-        if any(m < LEAST_TIMES_LARGER * bases[i] for i, m in chosen.items()):
+        if any(m < MIN_TIMES_LARGER * bases[i] for i, m in chosen.items()):
             continue
         multipliers = [chosen.get(i, floor) for i, floor in enumerate(floors)]
         if not BUDGET.admits(structure.load(multipliers)):
@@ -64,9 +64,9 @@ def _grown(structure: SizeStructure, multipliers: list[int], index: int, most: i
     """Returns the sizes with one dimension as large a part of `most` as the budget admits, where that is larger than it
     is.
     """
-    for part in (*SHARES, 16, 32):
+    for part in (*EXTENT_DIVISORS, 16, 32):
         grown = [*multipliers[:index], max(most // part, multipliers[index]), *multipliers[index + 1 :]]
-        if ROOM.admits(structure.load(grown)):
+        if BUDGET_OF_OTHER_DIMENSIONS.admits(structure.load(grown)):
             return grown
     return multipliers
 

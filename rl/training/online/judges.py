@@ -232,9 +232,9 @@ def _begin_to_fork() -> None:
 
 def _may_pass(report: Report) -> bool:
     """Faults that a loaded machine may cause are asked again."""
-    from kernelwright.tools.verdict_cache import NOT_KEPT
+    from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
-    return report.failure is not None and report.failure.fault in NOT_KEPT
+    return report.failure is not None and report.failure.fault in UNCACHED_FAULTS
 
 
 def _is_judged(future: Future[Any]) -> bool:

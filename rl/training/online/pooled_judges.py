@@ -16,7 +16,7 @@ from kernelwright.rl.training.online.judges import MAX_KEPT_VERDICTS, JudgingTot
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 from kernelwright.tools.source import candidate_hash
-from kernelwright.tools.verdict_cache import NOT_KEPT
+from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options
@@ -101,7 +101,9 @@ class PooledJudges:
         with self._lock:
             self._judged += 1
             self._seconds += time.monotonic() - began
-        if report.failure is not None and report.failure.fault in NOT_KEPT:  # a loaded machine may have caused it
+        if (
+            report.failure is not None and report.failure.fault in UNCACHED_FAULTS
+        ):  # a loaded machine may have caused it
             self._forget(key)
         own.set_result(report)
         return report

@@ -10,7 +10,7 @@ from bench.judge_suites import problem_of
 from kernelwright.tools.sizing.numbers_in_text import divisors_in
 from kernelwright.tools.sizing.selection import select
 from kernelwright.tools.sizing.small_sizes import shrink
-from kernelwright.tools.sizing.two_large_extents import LEAST_TIMES_LARGER, two_large_extents
+from kernelwright.tools.sizing.two_large_extents import MIN_TIMES_LARGER, two_large_extents
 
 
 def chosen(name: str, seed: int) -> dict[str, int]:
@@ -24,7 +24,7 @@ def test_two_dimensions_are_large_at_once_and_every_pair_is_in_some_verdict(name
     small = shrink(problem_of(name)).sizes
     found = set()
     for seed in range(40):
-        large = {n for n, v in chosen(name, seed).items() if v >= LEAST_TIMES_LARGER * small[n]}
+        large = {n for n, v in chosen(name, seed).items() if v >= MIN_TIMES_LARGER * small[n]}
         assert len(large) >= 2
         found.add(frozenset(large))
     assert len(found) >= 4

@@ -51,18 +51,18 @@ def open_common_paths(kind: Kind) -> list[tuple[int, int]]:
     devices = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
     if kind is Kind.CUDA:
         devices += ["/dev/nvidia-caps", *(str(p) for p in Path("/dev").glob("nvidia*"))]
-    readable = ((path, kernel.READ) for path in readable_paths())
-    return kernel.open_landlock([*readable, *((path, kernel.DEVICE) for path in devices)])
+    readable = ((path, kernel.READ_RIGHTS) for path in readable_paths())
+    return kernel.open_landlock([*readable, *((path, kernel.DEVICE_RIGHTS) for path in devices)])
 
 
 def make_ruleset(common: list[tuple[int, int]], scratch: str, kind: Kind) -> int:
     """A Landlock ruleset of the common paths and of what is this candidate's own: its folder, and the /proc and
     /dev/shm that are mounted by now. Raises OSError.
     """
-    own = [(scratch, kernel.ALL), ("/proc", kernel.READ)]
+    own = [(scratch, kernel.ALL_RIGHTS), ("/proc", kernel.READ_RIGHTS)]
     if kind is Kind.CUDA:
         # The driver writes under /proc (names of its threads); what rules the kernel there is mounted read-only.
-        own = [(scratch, kernel.ALL), ("/proc", kernel.DEVICE), ("/dev/shm", kernel.DEVICE)]
+        own = [(scratch, kernel.ALL_RIGHTS), ("/proc", kernel.DEVICE_RIGHTS), ("/dev/shm", kernel.DEVICE_RIGHTS)]
     opened = kernel.open_landlock(own)
     try:
         return kernel.make_ruleset([*common, *opened])

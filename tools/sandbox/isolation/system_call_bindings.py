@@ -151,10 +151,10 @@ def drop_capabilities() -> None:
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _ALL_FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE | (1 << 14) | (1 << 15)
-READ = _EXECUTE | _READ_FILE | _READ_DIR
-ALL = (1 << 16) - 1
-DEVICE = READ | _WRITE_FILE | (1 << 14) | (1 << 15)
-"""Reading, writing, truncating and ioctl of what is there; nothing new."""
+READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR
+ALL_RIGHTS = (1 << 16) - 1
+DEVICE_RIGHTS = READ_RIGHTS | _WRITE_FILE | (1 << 14) | (1 << 15)
+"""Landlock's rights to read, write, truncate and ioctl what is there; nothing new is made."""
 
 
 def landlock_version() -> int:
@@ -189,7 +189,7 @@ def make_ruleset(opened: Iterable[tuple[int, int]]) -> int:
     version = landlock_version()
     if not version:
         raise OSError(38, "not in this kernel")
-    rights = _ALL_FILE_RIGHTS.get(version, ALL)
+    rights = _ALL_FILE_RIGHTS.get(version, ALL_RIGHTS)
     net, scope = (3 if version >= 4 else 0), (3 if version >= 6 else 0)
     attributes = struct.pack("<QQQ", rights, net, scope)[: 8 if version < 4 else 16 if version < 6 else 24]
     ruleset = _syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
