@@ -12,6 +12,7 @@ namespace of its own takes its time with it, and is in no other count.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import resource
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
@@ -110,18 +111,39 @@ def _descends(pid: int, ancestor: int) -> bool:
 
 MEMORY_EVERY = 10
 """Verdicts between two looks at the memory of all processes."""
+GROUP_SECONDS = 5.0
+"""Seconds that the processes of a batch are given to be gone, before the control group is left behind."""
 ACCOUNT = Path("/sys/fs/cgroup/cpuacct") / f"kernelwright-bench-{os.getpid()}"
 
 
-def count_processor_time() -> None:
-    """From now on `processor_time` counts all that this process starts, killed or not, where this host lets us
-    count it.
+@contextlib.contextmanager
+def counting_processor_time() -> Iterator[None]:
+    """Inside, `processor_time` counts all that this process starts, killed or not, where this host lets us count it.
+    Nothing that was started may be left at the end.
     """
     try:
+        own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if "cpuacct" in line)
+        before = ACCOUNT.parent / own.split(":", 2)[2].lstrip("/")
         ACCOUNT.mkdir()
         (ACCOUNT / "cgroup.procs").write_text(str(os.getpid()))
-    except OSError:
+    except (OSError, StopIteration):
+        yield
         return
+    try:
+        yield
+    finally:
+        (before / "cgroup.procs").write_text(str(os.getpid()))
+        deadline = time.monotonic() + GROUP_SECONDS
+        while not _removed(ACCOUNT) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def _removed(group: Path) -> bool:
+    try:
+        group.rmdir()
+    except OSError:  # processes that were killed are not reaped yet
+        return False
+    return True
 
 
 def processor_time() -> float | None:
@@ -150,9 +172,8 @@ def judge_all(chosen: list[tuple[Problem, str]], workers: int, sizes: int) -> Ba
 
     options = Options(profile=False, torch_compile=False, compile_seconds=30.0, seconds=30.0, sizes=sizes)
     outcomes, most = Counter[str](), 0
-    count_processor_time()
     cold = time.monotonic()
-    with Evaluator(device="cpu", workers=workers) as evaluator:
+    with counting_processor_time(), Evaluator(device="cpu", workers=workers) as evaluator:
         evaluator.evaluate(*chosen[0], options)
         before, start = processor_time(), time.monotonic()
         jobs = [evaluator.submit(problem, source, options) for problem, source in chosen[1:]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import base64
 import binascii
+import functools
 import itertools
 import math
 import operator
@@ -48,11 +49,16 @@ def named_numbers(traced: Traced, trace: Trace) -> tuple[float, ...]:
 
 def _compared(traced: Traced) -> Iterator[float]:
     for function in traced.functions.values():
-        try:
-            tree = parse_module(function.text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        yield from _of_tree(tree)
+        yield from _of_text(function.text)
+
+
+@functools.lru_cache(maxsize=64)
+def _of_text(text: str) -> tuple[float, ...]:
+    """A verdict asks several times. Most texts compare with a handful of numbers; of a long one some thousands."""
+    try:
+        return tuple(_of_tree(parse_module(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
 
 
 def _of_tree(tree: ast.AST) -> Iterator[float]:

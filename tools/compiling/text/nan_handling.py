@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 
 from kernelwright.tools.parsing import parse_module
 
@@ -18,6 +19,7 @@ sign out.
 """
 
 
+@functools.lru_cache(maxsize=64)
 def treats_nan(text: str) -> bool:
     """Whether a kernel's text does something of its own with NaN: compares a value with itself, or asks whether it
     is one.
