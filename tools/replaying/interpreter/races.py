@@ -57,6 +57,10 @@ class Shadow:
         """The index in `writers` of the element at each address."""
         return (addresses - np.uint64(self.start)) // np.uint64(self.grain)
 
+    def elements(self, addresses: Any) -> Any:
+        """The same as `places`; of one address a plain number."""
+        return (addresses.item() - self.start) // self.grain if addresses.size == 1 else self.places(addresses)
+
     def old(self, addresses: Any, dtype: Any) -> Any:
         """What lay there before the launch.
 
@@ -107,17 +111,18 @@ class Races:
     def written(self, storage: int, addresses: Any) -> None:
         """Active addresses in one storage that the current program has written."""
         shadow = self._shadows[storage]
-        shadow.writers[shadow.places(addresses)] = self.now.segment
+        shadow.writers[shadow.elements(addresses)] = self.now.segment
 
     def updated(self, storage: int, addresses: Any) -> None:
         """Active addresses in one storage, which is written, that the current program has touched atomically."""
         shadow, own = self._shadows[storage], self.now.number + 1
-        updaters = self._updaters.setdefault(storage, np.zeros_like(shadow.writers))
-        places = shadow.places(addresses)
-        before = updaters[places]
-        if bool(((before != 0) & (before != own)).any()):
+        if (updaters := self._updaters.get(storage)) is None:
+            updaters = self._updaters[storage] = np.zeros_like(shadow.writers)
+        elements = shadow.elements(addresses)
+        before = updaters[elements]
+        if before not in (0, own) if type(elements) is int else bool(((before != 0) & (before != own)).any()):
             self._contended.add(storage)
-        updaters[places] = own
+        updaters[elements] = own
 
     def writes_over_updates(self, storage: int, addresses: Any) -> bool:
         """Whether a plain store goes where several programs meet by atomic operations: what comes between such an

@@ -117,10 +117,10 @@ def _moved(pointer: Any, offset: Any, width: Any) -> Any:
     """The addresses so many elements farther."""
     moved = offset.astype(np.uint64)
     moved *= width
-    if np.broadcast_shapes(pointer.shape, moved.shape) != moved.shape:
-        return pointer + moved
-    moved += pointer
-    return moved
+    if pointer.shape == moved.shape or (pointer.size == 1 and pointer.ndim <= moved.ndim):
+        moved += pointer
+        return moved
+    return pointer + moved
 
 
 def _is_number_of_numpy(handle: Any) -> bool:
