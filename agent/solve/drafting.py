@@ -58,7 +58,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         """seconds: for each draft, with all that is tried before it; a third of them is the compiler's in any case."""
         self._say, self._process, self._seconds = say, DraftProcess(WARM_UP_ENTRY), seconds
         self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
-        self._templates = TemplateDrafter(say)
+        self._templates = TemplateDrafter(say, 2 * seconds / 3)
         self._drafts_no_more = False
         self.refused = ""
         """Why the last draft that was asked for was not made; empty where it was."""

@@ -7,7 +7,12 @@ from collections.abc import Callable
 
 from kernelwright.agent.solve.draft_process import DraftProcess
 from kernelwright.policies.inductor.draft import Draft
-from kernelwright.policies.transformations.draft import WARM_UP_ENTRY, may_transform, transform
+from kernelwright.policies.transformations.draft import (
+    TRANSFORMATION_SECONDS,
+    WARM_UP_ENTRY,
+    may_transform,
+    transform,
+)
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.problem import Problem
 
@@ -15,8 +20,10 @@ from kernelwright.tools.problem import Problem
 class TemplateDrafter:
     """Holds the warm process; it begins with the first problem that may be transformed. Thread-safe."""
 
-    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, say: Callable[[str], None] = lambda _: None, seconds: float = TRANSFORMATION_SECONDS) -> None:
+        """seconds: for each draft, and never more than TRANSFORMATION_SECONDS."""
         self._say, self._process = say, DraftProcess(WARM_UP_ENTRY)
+        self._seconds = min(seconds, TRANSFORMATION_SECONDS)
 
     def draft(self, problem: Problem) -> Draft | None:
         """A draft with one kernel in place of a pattern; None where no pattern fits."""
@@ -24,7 +31,7 @@ class TemplateDrafter:
             return None
         self._say("looking for a pattern")
         try:
-            made = transform(problem.source, self._process.run)
+            made = transform(problem.source, self._process.run, self._seconds)
         except InfrastructureError:
             return None
         if not made.usable:
