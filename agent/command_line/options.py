@@ -212,8 +212,18 @@ class BudgetOptions:
         typer.Option(min=0.0, help="Seconds that the candidates may take of a GPU.", rich_help_panel=BUDGET_PANEL),
     ] = None
     max_minutes: Annotated[
-        float | None, typer.Option(min=0.0, help="Minutes of wall-clock time.", rich_help_panel=BUDGET_PANEL)
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Minutes of wall-clock time. With the policy that ships, agent solve gives up after 1.5 without a "
+            "correct kernel unless this, or more than 10 turns, is given; 0 is no limit.",
+            rich_help_panel=BUDGET_PANEL,
+        ),
     ] = None
+
+    def bounds_time(self) -> bool:
+        """Whether the user has said how long it may take: in minutes, or in more turns than the usual."""
+        return self.max_minutes is not None or self.turns > BudgetOptions.turns
 
     def check_policy(self, policy: str) -> None:
         """Raises InputError for a budget that bounds nothing with this policy."""

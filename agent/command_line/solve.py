@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from kernelwright.policies.base import Policy
     from kernelwright.tools.problem import Problem
 
+MINUTES_UNSOLVED = 1.5
+"""Minutes after which the policy that ships is asked no more where no kernel is correct, unless the user says how long
+it may take: with the last verdict the command ends within two.
+"""
 Named = Annotated[str, typer.Argument(help='"fused softmax", model.py or kernelbench:1/23.', show_default=False)]
 KernelFile = Annotated[
     Path | None,
@@ -83,6 +87,8 @@ def solve(
 
     found = find_by_name(problem, kernelbench=kernelbench)
     settings = settings_of(policy, sampling, search, budget, judging, drafting, tune=tune, precision=precision or "")
+    if policy.startswith("embedded") and not budget.bounds_time():  # it seldom solves what it has not solved by then
+        settings = settings.with_(budgets=settings.budgets.with_(minutes_unsolved=MINUTES_UNSOLVED))
     if dry_run:
         return _show_plan(found, sampling.open_unchecked(policy), settings, as_json)
     return finish_solve(found, sampling.open_policy(policy), settings, db, out, as_json)

@@ -124,7 +124,9 @@ class Run:
         asking = self.state in POLICY_STATES and not self._makes_exact()  # nor does a turn of TUNE ask a policy
         judged = self.current is not None and self.current.report is not None
         acting = asking or self.state is State.TUNE or not judged
-        return exhausted_budget(self.settings.budgets, self.spent, asking) if acting else None
+        if not acting:
+            return None
+        return exhausted_budget(self.settings.budgets, self.spent, asking, solved=self.best is not None)
 
     def _makes_exact(self) -> bool:
         """Whether the next turn is the compiler's draft once more, in fp32: `DraftedTurn` answers it."""

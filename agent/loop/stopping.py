@@ -119,6 +119,8 @@ class Budgets(Value):
     dollars: float | None = Field(default=None, gt=0)
     gpu_seconds: float | None = Field(default=None, gt=0)
     minutes: float | None = Field(default=None, gt=0)
+    minutes_unsolved: float | None = Field(default=None, gt=0)
+    """Minutes of wall-clock time after which a run that has no correct kernel asks its policy no more."""
 
 
 class Spent(Value):
@@ -149,10 +151,10 @@ def sum_spent(attempts: Sequence[Attempt], seconds: float) -> Spent:
     )
 
 
-def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool) -> StopReason | None:
+def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool, solved: bool = True) -> StopReason | None:
     """Which budget forbids the next action.
 
-    `asking`: it asks the policy, else it runs the tools on what was answered.
+    `asking`: it asks the policy, else it runs the tools on what was answered. `solved`: a correct kernel is there.
     """
     if budgets.minutes is not None and spent.seconds >= budgets.minutes * 60:
         return StopReason.WALL
@@ -160,6 +162,8 @@ def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool) -> StopReason
         return StopReason.GPU_SECONDS
     if not asking:
         return None
+    if budgets.minutes_unsolved is not None and not solved and spent.seconds >= budgets.minutes_unsolved * 60:
+        return StopReason.WALL
     if budgets.turns is not None and spent.turns >= budgets.turns:
         return StopReason.TURNS
     if budgets.tokens is not None and spent.tokens >= budgets.tokens:

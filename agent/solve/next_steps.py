@@ -114,6 +114,8 @@ def _options(settings: Settings, attempts: Sequence[Attempt], reason: StopReason
         said.append("longer replies: --reply-tokens 16384")
     if settings.policy.startswith("embedded"):
         said.append(LARGER_POLICY)
+    if reason is StopReason.WALL:
+        said.append(f"more time: --max-minutes {max(10, round(4 * (settings.budgets.minutes or 1)))}")
     if reason is StopReason.TURNS and settings.policy != COMPILER:
         said.append(f"more turns: --turns {2 * (settings.budgets.turns or 10)}")
     if reason is StopReason.STUCK or (reason is StopReason.TURNS and settings.search is SearchKind.SERIAL):

@@ -105,6 +105,7 @@ def test_the_same_program_over_and_over_ends_the_run(begin, unfinished):
         (Budgets(tokens=1), StopReason.TOKENS, 1),
         (Budgets(dollars=0.5), StopReason.DOLLARS, 2),
         (Budgets(minutes=1e-9), StopReason.WALL, 0),
+        (Budgets(minutes_unsolved=1e-9), StopReason.WALL, 0),
     ],
 )
 def test_a_budget_is_checked_before_each_action(begin, unfinished, budgets, reason, turns):

@@ -71,6 +71,12 @@ def test_a_run_that_fails_says_how_far_it_came_and_what_could_go_further(begin, 
     assert any("--policy embedded" in step for step in steps_of(run, store, policy="compiler").options)
 
 
+def test_a_run_that_its_time_ended_is_told_how_to_have_more(begin, store):
+    run = begin([], budgets=Budgets(minutes_unsolved=1e-9))
+    assert run.run() is StopReason.WALL
+    assert "more time: --max-minutes 10" in steps_of(run, store).options
+
+
 def test_what_the_compiler_refused_is_said_with_what_to_do_about_it(begin, store, unfinished):
     run = begin([unfinished(1)], budgets=Budgets(turns=1))
     run.run()
