@@ -114,7 +114,8 @@ class Reference:
         def built(device: str) -> Any:
             building = self._trouble("builds Model")  # what it computes of its weights has no history, and is copied
             with self._seeded(seed, on_device=True), building, torch.device(device), torch.no_grad():
-                return _moved(self._module.Model(*positional, **named), self.device)
+                model = self._module.Model(*positional, **named)
+                return _moved(model if device == self.device else move_attributes(model, self.device), self.device)
 
         return self._on_device_or_host(built)
 
@@ -244,6 +245,19 @@ def _moved(model: Any, device: str) -> Any:
 
     parts = (*model.parameters(), *model.buffers())
     return model if all(part.device == torch.device(device) for part in parts) else model.to(device)
+
+
+def move_attributes(model: Any, device: str) -> Any:
+    """The model with the tensors on the device that its modules keep as plain attributes: `to` leaves them where they
+    were made.
+    """
+    import torch
+
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor):
+                setattr(module, name, value.to(device))
+    return model
 
 
 def _put_buffer(model: Any, name: str, value: Any) -> None:

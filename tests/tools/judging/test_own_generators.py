@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.reference import move_attributes
 from kernelwright.tools.report import Fault
 
 REFERENCE = """
@@ -89,6 +91,15 @@ def test_another_seed_gives_other_numbers(evaluator):
     report = evaluator.evaluate(problem, CANDIDATE.replace("SET_UP", other), Options(seed=2))
     assert report.failure is not None
     assert report.failure.fault is Fault.MISMATCH
+
+
+def test_plain_attributes_of_every_module_move():
+    """Where a device does not take the generator, a reference is built on the CPU, and `to` moves no attribute."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    model[1].table, model[1].name, model.scale = torch.ones(3), "relu", torch.ones(1)
+    move_attributes(model, "meta")
+    assert (model[1].table.device.type, model.scale.device.type, model[1].name) == ("meta", "meta", "relu")
+    assert model[0].weight.device.type == "cpu"
 
 
 @pytest.mark.gpu
