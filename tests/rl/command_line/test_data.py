@@ -97,7 +97,7 @@ def test_problems_that_cannot_be_written_are_one_line(tmp_path, capsys, monkeypa
 def test_an_option_without_its_value_is_told_of_by_the_program_that_was_called(capsys):
     code, out, err = ran(capsys, "clean", "rows", "--out", "clean", "--compile")
     assert (code, out) == (2, "")
-    assert err == "rl: Option '--compile' requires an argument (see rl --help)\n"
+    assert err == "rl: Option '--compile' requires an argument (see rl data clean --help)\n"
 
 
 def test_targets_come_one_by_one_or_with_commas():
