@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+MAX_SPLITS_OF_A_REDUCTION = 264
+"""Two for each multiprocessor of a large GPU."""
+
 
 def configure(own_products: bool) -> None:
     """Inductor's own configuration, and two bounds that it lacks for symbolic sizes."""
@@ -38,9 +41,13 @@ def configure(own_products: bool) -> None:
     _order_by_symbols()
     _known_splits()
     _split_by_symbols()
-    split = InductorChoices.reduction_split_factor
-    capped = staticmethod(lambda *a, **k: min(split(*a, **k), 264))
-    InductorChoices.reduction_split_factor = capped  # type: ignore[method-assign]
+    split: Any = InductorChoices.reduction_split_factor
+
+    def capped(*given: Any, **named: Any) -> int:
+        return min(int(split(*given, **named)), MAX_SPLITS_OF_A_REDUCTION)
+
+    method = not isinstance(vars(InductorChoices)["reduction_split_factor"], staticmethod)  # from torch 2.14 on
+    InductorChoices.reduction_split_factor = capped if method else staticmethod(capped)  # type: ignore
 
 
 def _known_splits() -> None:
