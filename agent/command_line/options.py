@@ -30,6 +30,12 @@ SEARCH_PANEL = "Search and goal"
 BUDGET_PANEL = "Budgets of one trajectory"
 JUDGING_PANEL = "Judging"
 OUTPUT_PANEL = "Database and output"
+USUAL_TURNS = 10
+"""Replies that a policy is asked for at most, unless the user says otherwise."""
+MINUTES_UNSOLVED = 1.5
+"""Minutes after which agent solve asks the policy that ships no more where no kernel is correct, unless the user says
+how long it may take: with the last verdict the command ends within two.
+"""
 
 PolicyName = Annotated[
     str,
@@ -199,7 +205,9 @@ class DraftOptions:
 class BudgetOptions:
     """What one trajectory may spend."""
 
-    turns: Annotated[int, typer.Option(min=1, help="Replies to ask for at most.", rich_help_panel=BUDGET_PANEL)] = 10
+    turns: Annotated[int, typer.Option(min=1, help="Replies to ask for at most.", rich_help_panel=BUDGET_PANEL)] = (
+        USUAL_TURNS
+    )
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens of prompts and replies together.", rich_help_panel=BUDGET_PANEL)
     ] = None
@@ -215,15 +223,16 @@ class BudgetOptions:
         float | None,
         typer.Option(
             min=0.0,
-            help="Minutes of wall-clock time. With the policy that ships, agent solve gives up after 1.5 without a "
-            "correct kernel unless this, or more than 10 turns, is given; 0 is no limit.",
+            help="Minutes of wall-clock time. With the policy that ships, agent solve gives up after "
+            f"{MINUTES_UNSOLVED} without a correct kernel unless this, or more than {USUAL_TURNS} turns, is given; "
+            "0 is no limit.",
             rich_help_panel=BUDGET_PANEL,
         ),
     ] = None
 
     def bounds_time(self) -> bool:
         """Whether the user has said how long it may take: in minutes, or in more turns than the usual."""
-        return self.max_minutes is not None or self.turns > BudgetOptions.turns
+        return self.max_minutes is not None or self.turns > USUAL_TURNS
 
     def check_policy(self, policy: str) -> None:
         """Raises InputError for a budget that bounds nothing with this policy."""

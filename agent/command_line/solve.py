@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernelwright.agent.command_line.options import (
+    MINUTES_UNSOLVED,
     OUTPUT_PANEL,
     SEARCH_PANEL,
     AsJson,
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from kernelwright.policies.base import Policy
     from kernelwright.tools.problem import Problem
 
-MINUTES_UNSOLVED = 1.5
-"""Minutes after which the policy that ships is asked no more where no kernel is correct, unless the user says how long
-it may take: with the last verdict the command ends within two.
-"""
 Named = Annotated[str, typer.Argument(help='"fused softmax", model.py or kernelbench:1/23.', show_default=False)]
 KernelFile = Annotated[
     Path | None,

@@ -1,12 +1,18 @@
-"""The operators of a graph round a kernel, written as Python that only views, cuts and copies."""
+"""The operators of a graph round a kernel, written as Python that only views, cuts and copies; and the whole text of a
+candidate that keeps the constructor of the problem.
+"""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
+from kernelwright.policies.inductor.tracing.problem_text import ProblemText
+from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import NotTransformed
+from kernelwright.policies.transformations.exporting import Exported, NotTransformed
 
 _SIGNS = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//", operator.truediv: "/",
@@ -73,3 +79,15 @@ class HostText:
         start = "" if first in (0, None) else self.of(first)
         cut = f"{start}:{end}" + (f":{self.of(step)}" if step != 1 else "")
         return f"{self.of(tensor)}[{', '.join([':'] * axis + [cut])}]"
+
+
+def candidate_text(exported: Exported, head: str, definitions: Sequence[str], lines: list[str]) -> str:
+    """The head with the problem's imports, definitions (kernels among them), what of the problem's text the constructor
+    needs, and ModelNew with `lines` as its forward.
+    """
+    problem = SimpleNamespace(text=ProblemText(exported.source), keywords={})
+    needed, model = model_and_what_it_needs(problem, lines, {})  # type: ignore[arg-type]
+    imports = [n for n in needed if n.startswith(("import ", "from "))]
+    others = [n for n in needed if n not in imports]
+    head += "".join(f"{n}\n" for n in imports if n not in head)
+    return "\n\n".join([head, *definitions, *others, model]) + "\n"

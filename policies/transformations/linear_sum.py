@@ -9,15 +9,12 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
-from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed
-from kernelwright.policies.transformations.host_text import HostText
+from kernelwright.policies.transformations.host_text import HostText, candidate_text
 
 REDUCTIONS_OF_ONE_ELEMENT = ("sum", "mean", "amax", "amin", "logsumexp", "max", "min")
 """Reductions that give their input where the axis has one element."""
@@ -142,14 +139,10 @@ def write_linear_sum(exported: Exported) -> str:
         shape="(rows, 1)" if found.keeps else "(rows,)", factor=found.factor, shift=found.shift,
     )  # fmt: skip
     lines = [*host.lines, *body.splitlines()]
-    problem = SimpleNamespace(text=ProblemText(exported.source), keywords={})
-    needed, model = model_and_what_it_needs(problem, lines, {})  # type: ignore[arg-type]
     head = HEADER.format(
         mark=ALGEBRA_MARK, what="mean" if found.mean else "sum", told=NOTHING_LEFT if found.of_one else ""
     )
-    imports = "".join(f"{n}\n" for n in needed if n.startswith(("import ", "from ")) and n not in head)
-    others = [n for n in needed if not n.startswith(("import ", "from "))]
-    return "\n\n".join([head + imports, KERNELS, *others, model]) + "\n"
+    return candidate_text(exported, head, [KERNELS], lines)
 
 
 def _find(exported: Exported) -> LinearSum:

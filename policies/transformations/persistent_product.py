@@ -4,14 +4,11 @@ which takes one tile of the result after the other and reads its operands by ten
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
-from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, size_of
-from kernelwright.policies.transformations.host_text import HostText
+from kernelwright.policies.transformations.host_text import HostText, candidate_text
 from kernelwright.policies.transformations.linear_sum import operands_of
 from kernelwright.policies.transformations.reduced_linear import expression_of_step
 
@@ -146,13 +143,8 @@ def write_persistent_product(exported: Exported) -> str:
         columns=f"{host.of(weight)}.shape[{0 if outputs_first else 1}]", turned="not " if outputs_first else "",
         rows=TILE[0], columns_block=TILE[1],
     )  # fmt: skip
-    problem = SimpleNamespace(text=ProblemText(exported.source), keywords={})
-    needed, model = model_and_what_it_needs(problem, [*host.lines, *body.splitlines()], {})  # type: ignore[arg-type]
-    imports = [n for n in needed if n.startswith(("import ", "from "))]
-    head = HEAD + "".join(f"{n}\n" for n in imports if n not in HEAD)
     kernel = KERNEL.replace("{chain}", "".join(f"        value = {expression_of_step(one)}\n" for one in steps))
-    others = [n for n in needed if n not in imports]
-    return "\n\n".join([head, kernel, HELPERS, *others, model]) + "\n"
+    return candidate_text(exported, HEAD, [kernel, HELPERS], [*host.lines, *body.splitlines()])
 
 
 def _find(exported: Exported) -> tuple[list[Any], Any]:

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import math
 import operator
-from types import SimpleNamespace
 from typing import Any
 
-from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, size_of
-from kernelwright.policies.transformations.host_text import HostText
+from kernelwright.policies.transformations.host_text import HostText, candidate_text
 from kernelwright.policies.transformations.linear_sum import axes_of, keeps_axis, operands_of
 from kernelwright.policies.transformations.row_reduction import EXTREMES
 
@@ -127,10 +124,6 @@ def write_reduced_linear(exported: Exported) -> str:
         has_bias=bias is not None, output_axis=0 if outputs_first else 1, input_axis=1 if outputs_first else 0,
         shape=shape, tensors="".join(f"{host.of(one)}, " for one in norm.tensors.values()) if norm else "",
     )  # fmt: skip
-    problem = SimpleNamespace(text=ProblemText(exported.source), keywords={})
-    needed, model = model_and_what_it_needs(problem, [*host.lines, *body.splitlines()], {})  # type: ignore[arg-type]
-    imports = [n for n in needed if n.startswith(("import ", "from "))]
-    head = HEAD.format(name=name) + "".join(f"{n}\n" for n in imports if n not in HEAD)
     beyond, lines = REDUCTIONS[name]
     if norm is not None:
         lines = lines.replace("EPSILON", repr(norm.epsilon)) + "".join(AFFINE[one] for one in norm.tensors)
@@ -139,9 +132,8 @@ def write_reduced_linear(exported: Exported) -> str:
         store=STORE_ALL if whole else STORE_ROWS,
         pointers="".join(f"{one}_pointer, " for one in norm.tensors) if norm else "",
     )  # fmt: skip
-    joined = EXTREMES["amax"].rstrip("\n") if "larger" in lines else ""
-    others = [n for n in needed if n not in imports]
-    return "\n\n".join([one for one in (head, joined, kernel, *others, model) if one]) + "\n"
+    joined = [EXTREMES["amax"].rstrip("\n")] if "larger" in lines else []
+    return candidate_text(exported, HEAD.format(name=name), [*joined, kernel], [*host.lines, *body.splitlines()])
 
 
 class _Norm:

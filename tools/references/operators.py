@@ -110,7 +110,9 @@ EXACT_OPERATORS = frozenset(
 SEARCHES = frozenset({"bucketize", "searchsorted"})
 """They ask for a sorted operand."""
 PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "dot", "mm", "mv"})
+"""They multiply matrices or vectors."""
 EXPONENTIALS = frozenset({"_log_softmax", "_safe_softmax", "_softmax", "exp", "exp2", "logaddexp", "logsumexp"})
+"""They exponentiate what they are given."""
 HOST_READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
 FREE_OPERATORS = frozenset(
     {

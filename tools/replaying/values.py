@@ -13,6 +13,8 @@ from kernelwright.tools.report import Cheat, Failed, Failure, Fault, clean_text
 Json = Any
 MAX_GENERATORS = 1 << 16
 """Generators of the host's own in one trace."""
+SEED_BOUND = 1 << 63
+"""torch takes seeds from -SEED_BOUND up to below twice as much."""
 Table = dict[int, Any]
 """Tensors by their number."""
 
@@ -113,20 +115,19 @@ def _reinterpreted(body: dict[str, Json], device: str) -> Reader:
 def _generator(body: dict[str, Json]) -> Reader:
     """A generator of the host's own: of the CPU, as most are, and in the table under a number below those of tensors.
 
-    Where it has not drawn before it begins with its seed, at each call anew.
+    Where it draws first it begins with its seed, at each call anew.
     """
     import torch
 
-    given = [body.get(name) for name in ("number", "seed", "drawn")]
-    if not all(type(n) is int and -(1 << 63) <= n < 1 << 64 for n in given):
-        raise forged_trace("holds a generator of no known form")
-    number, seed, drawn = (int(n) for n in given if n is not None)
-    if not 0 <= number < MAX_GENERATORS:
-        raise forged_trace("holds a generator of no known form")
+    number, seed = body.get("number"), body.get("seed")
+    if type(number) is not int or type(seed) is not int:
+        raise forged_trace("holds a generator without a whole number and seed")
+    if not (0 <= number < MAX_GENERATORS and -SEED_BOUND <= seed < 2 * SEED_BOUND):
+        raise forged_trace("holds a generator that torch does not make")
     place = -1 - number
 
     def get(table: Table) -> Any:
-        if drawn == 0 or place not in table:
+        if body.get("first") is True or place not in table:
             table[place] = torch.Generator().manual_seed(seed)
         return table[place]
 

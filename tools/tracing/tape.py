@@ -44,8 +44,8 @@ class Tape(TorchDispatchMode):
         self.storages: list[int] = []
         """For each tensor, by number, the identity of its storage."""
         self._data = 0
-        self._generators: dict[tuple[int, int], tuple[torch.Generator, int]] = {}
-        """Generators of the host's own by their identity and seed, and how often each has drawn."""
+        self._generators: dict[tuple[int, int], torch.Generator] = {}
+        """Generators of the host's own that have drawn, by their identity and seed, in the order of their numbers."""
         self.launches = 0
         """Launches that were recorded so far."""
 
@@ -114,9 +114,9 @@ class Tape(TorchDispatchMode):
         if value is torch.default_generator:
             return None
         key = (id(value), value.initial_seed())
-        _, drawn = self._generators.setdefault(key, (value, 0))
-        self._generators[key] = (value, drawn + 1)
-        return {"generator": {"number": list(self._generators).index(key), "seed": key[1], "drawn": drawn}}
+        first = key not in self._generators
+        self._generators[key] = value
+        return {"generator": {"number": list(self._generators).index(key), "seed": key[1], "first": first}}
 
     def _descriptor(self, value: Any) -> Json:
         return {

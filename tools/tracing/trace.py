@@ -12,7 +12,7 @@ How values are written, wherever `Json` stands (arguments of operators, constant
     {"dtype": "float32"}                      torch's dtype; {"tl_dtype": "fp16"} Triton's
     {"device": "cuda"}, {"memory_format": "contiguous_format"}, {"layout": "strided"}
     {"float": "inf"}                          a float that JSON has no word for
-    {"generator": {"number": 0, "seed": 7, "drawn": 2}}     the host's own torch.Generator, which has drawn twice before
+    {"generator": {"number": 0, "seed": 7, "first": true}}  the host's own torch.Generator, which draws here first
     {"function": "key"}                       a device function of the same trace
     {"pointer_type": "fp16"}                  tl.pointer_type(tl.float16), a constexpr of some kernels
     {"descriptor": {"base": {"t": 3}, "shape": [...], "strides": [...], "block": [...], "padding": "zero"}}     a tensor

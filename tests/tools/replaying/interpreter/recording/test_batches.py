@@ -18,6 +18,21 @@ POINTERS = {"x": "*fp32", "y": "*fp32"}
 COUNTED = POINTERS | {"n": "i32"}
 
 
+APART = [
+    "softmax",
+    "product",
+    "places",
+    "combines",
+    "loops",
+    "decides",
+    "begins_at_its_own",
+    "in_place",
+    "half",
+    "scatters",
+]
+"""Kernels whose programs do not meet in memory."""
+
+
 @pytest.fixture(scope="module")
 def launched() -> dict[str, dict[str, object]]:
     """What launched_in_batches.py says of each of its kernels."""
@@ -27,40 +42,12 @@ def launched() -> dict[str, dict[str, object]]:
     return json.loads(told.stdout)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "softmax",
-        "product",
-        "places",
-        "combines",
-        "loops",
-        "decides",
-        "begins_at_its_own",
-        "in_place",
-        "half",
-        "scatters",
-    ],
-)
+@pytest.mark.parametrize("name", APART)
 def test_what_many_programs_give_at_once_is_what_each_gives_alone(launched, name):
     assert launched[name]["equal"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "softmax",
-        "product",
-        "places",
-        "combines",
-        "loops",
-        "decides",
-        "begins_at_its_own",
-        "in_place",
-        "half",
-        "scatters",
-    ],
-)
+@pytest.mark.parametrize("name", APART)
 def test_programs_that_do_not_meet_run_many_at_a_time(launched, name):
     assert launched[name]["alone"] < launched[name]["programs"] // 4
 
