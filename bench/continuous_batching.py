@@ -45,8 +45,10 @@ from kernelwright.rl.training.sft.card import git_revision, machine_line
 ROOT = Path(__file__).parents[1]
 CHECKED_REPLIES = 16
 """Replies whose log-probs are computed again."""
-CPU_MEMORY_SHARE = 0.25
-"""Of the machine's memory, for vLLM on a CPU: by itself it takes 0.92, and refuses to start where that is not free."""
+MEMORY_SHARE = {"cpu": 0.25, "cuda": 0.3}
+"""Of the device's memory, for vLLM: by itself it takes 0.92, and refuses to start where that is not free, as beside a
+process in which our own batch has run.
+"""
 EQUAL, DRAFTS = "equal lengths", "drafts"
 
 
@@ -339,9 +341,8 @@ def vllm_engine(arguments: argparse.Namespace, requests: Sequence[Request]) -> E
 
     from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
-    settings: dict[str, Any] = {"enable_lora": False, "max_num_seqs": arguments.places}
-    if arguments.device == "cpu":
-        settings["gpu_memory_utilization"] = CPU_MEMORY_SHARE
+    share = MEMORY_SHARE[arguments.device.partition(":")[0]]
+    settings = {"enable_lora": False, "max_num_seqs": arguments.places, "gpu_memory_utilization": share}
     policy = VLLMPolicy(arguments.policy, engine=settings)
     policy.open()
     parameters_of, endless_now = policy._parameters, False
