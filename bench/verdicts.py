@@ -4,9 +4,10 @@
     [--only-ours]
 
 DIR is a checkout of KernelBench; its harness runs from there, a fresh process a candidate as its own scripts do, with 5
-correctness and 100 timing trials. Ours is one warm Evaluator with every check of
-docs/explanation/trust.md and eight sizes, for candidates one after the other; then a batch, half of it honest, by as
-many judge processes as --judges says. No text is judged twice, so every kernel is compiled from nothing.
+correctness and 100 timing trials. Ours is one warm Evaluator with every check of docs/explanation/trust.md and eight
+sizes, for candidates one after the other, no text twice, so that every kernel is compiled from nothing; then the same
+once more, to see what a verdict costs beside compilation; then a batch, half of it honest, by as many judge processes
+as --judges says, where every kernel is compiled from nothing again.
 """
 
 from __future__ import annotations
@@ -149,9 +150,16 @@ def run(asked: argparse.Namespace) -> tuple[list[dict], dict]:
             report = evaluator.evaluate(problems[entry.problem], entry.source, options)
             rows.append(ours_row(entry, report, time.monotonic() - begin))
             print(rows[-1], file=sys.stderr, flush=True)
+        again = [seconds_of(evaluator, problems[entry.problem], entry, options) for entry in chosen]
     together = batch(asked, problems, options)
     print(together, file=sys.stderr, flush=True)
-    summary = {"cold": cold, **together, **spread(rows)}
+    summary = {
+        "cold": cold,
+        **together,
+        **spread(rows),
+        "again_p50": middle(again, 0.5),
+        "again_p95": middle(again, 0.95),
+    }
     if not asked.only_ours:
         begin = time.monotonic()
         for row, entry in zip(rows, first, strict=False):
@@ -194,6 +202,17 @@ def ours_row(entry: Entry, report, seconds: float) -> dict:
         "checks": len(report.correctness.checks) if report.correctness else 0,
         "message": report.failure.message[:120] if report.failure else "",
     }  # fmt: skip
+
+
+def seconds_of(evaluator, problem, entry: Entry, options) -> float:
+    """Seconds of a verdict whose text was judged before: from another seed, with every check, the kernels compiled."""
+    begin = time.monotonic()
+    evaluator.evaluate(problem, entry.source, options)
+    return time.monotonic() - begin
+
+
+def middle(seconds: list[float], share: float) -> float:
+    return sorted(seconds)[int(share * len(seconds))]
 
 
 def spread(rows: list[dict]) -> dict:
@@ -270,6 +289,8 @@ def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:
         f"ms); {summary['as_expected']} verdicts as expected, {len(summary['missed'])} not made.",
         f"- One after the other, {summary['verdicts']} candidates: median **{summary['p50']:.2f} s**, 95th "
         f"percentile {summary['p95']:.2f} s; one that does not compile {summary['broken_p50']:.2f} s.",
+        f"- The same {summary['verdicts']} once more, from other seeds, their kernels compiled already: median "
+        f"**{summary['again_p50']:.2f} s**, 95th percentile {summary['again_p95']:.2f} s.",
         "- The first verdict of a fresh Evaluator, imports and CUDA context included: "
         f"{summary['cold']:.1f} s; the rows below come after it.", "",
         "| problem | kind | ours s | verdict | rung | ms | speedup | KernelBench s | its verdict | its ms | ratio |",

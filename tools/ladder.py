@@ -126,13 +126,13 @@ class Ladder:
         self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int,
         binaries: Mapping[str, Any],
     ) -> Report:  # fmt: skip
-        with self._at(Lane.GPU, shared=self._resources.turns.fits_beside_others(self._problem)):
+        with self._at(Lane.GPU, shared=self._beside_others()):
             self._say("judging on the GPU")
             base, others = selection.base, selection.others
             judged = judge.judge(candidate, base, others, seed, self._rules, binaries=binaries, progress=self._say)
             report = with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.result)
         if report.correct and self._asked.profile:
-            with self._at(Lane.GPU):
+            with self._at(Lane.GPU, shared=self._beside_others()):
                 report = self._profiled(judge, report, candidate, selection, seed, binaries)
         return self._extras(report) if report.correct and self._asked.profile else report
 
@@ -144,7 +144,9 @@ class Ladder:
         self._say("timing")
         rule, kernels = self._rules.own_work, report.compiles[0].kernels if report.compiles else ()
         try:
-            profile, work = judge.profile(candidate, selection.base, seed, rule, report.own_work, binaries, kernels)
+            profile, work = judge.profile(
+                candidate, selection.base, seed, rule, report.own_work, binaries, kernels, self._resources.turns.alone
+            )
         except Failed as failed:
             return report.with_(rung=Rung.PROFILE, failure=failed.failure, correct=False)
         return report.with_(rung=Rung.PROFILE, profile=profile, own_work=work)
@@ -162,6 +164,12 @@ class Ladder:
         with self._at(Lane.GPU):
             timed = partial(resources.baselines.timed, self._problem, report.environment)
             return add_extras(report, self._problem, self._source, asked, resources.device, timed, self._say)
+
+    def _beside_others(self) -> bool:
+        """Whether other processes may compute on the GPU while this candidate is judged; nobody does while something
+        is timed.
+        """
+        return self._resources.turns.fits_beside_others(self._problem)
 
     def _at(self, lane: Lane, *, shared: bool = False) -> AbstractContextManager[None]:
         return self._resources.turns.at(lane, self._asked.lease_seconds, self._say, shared=shared)

@@ -158,7 +158,10 @@ class Evaluator:
         if self.on_gpu:
             with self._lock:
                 if not self._judges:
-                    gpu = Judge(self.device, self._zygotes[Kind.CUDA], gpu=self._gpu, sharers=self._sharers)
+                    gpu = Judge(
+                        self.device, self._zygotes[Kind.CUDA], gpu=self._gpu, sharers=self._sharers,
+                        give_way=self._turns.give_way,
+                    )  # fmt: skip
                     self._judges.append(gpu)
                     self._turns.give_memory_by(gpu.give_memory, self._sharers)
             yield self._judges[0]

@@ -31,6 +31,10 @@ from kernelwright.worker_process import connection_to_parent
 
 CPU_NICENESS = 5
 """Niceness of a judge on a CPU and of all that it starts: the process that answers requests beside it comes first."""
+SWITCH_SECONDS = 0.0005
+"""Seconds for which one thread keeps the interpreter while another waits for it. The verdict that is on the GPU waits
+for short answers of another process some hundred times, and after each for a thread that reads traces.
+"""
 ALIVE_MESSAGE_SECONDS = 5.0
 """Seconds between two messages that say that the judge lives."""
 _READS: TypeAdapter[ToJudge] = TypeAdapter(ToJudge)
@@ -62,6 +66,7 @@ def main() -> None:
     """Judges on one device for the parent process, which asks over the pipe."""
     connection, (device, places, judges) = connection_to_parent()
     workers, sharers = int(places), int(judges)
+    sys.setswitchinterval(SWITCH_SECONDS)
     if device == "cpu":
         lower_session(CPU_NICENESS)
     line = PoolConnection(connection)

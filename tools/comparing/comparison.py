@@ -231,9 +231,9 @@ def _wrong_elements(candidate: Tensor, exact: Tensor, verdict: Deviation) -> Ten
         return candidate != exact
     rows, columns = rows_of(tuple(exact.shape))
     c, r = as_rows(candidate, rows, columns), as_rows(exact, rows, columns)
-    wrong = torch.empty(rows, columns, dtype=torch.bool, device=c.device)
+    wrong, allowed = torch.empty(rows, columns, dtype=torch.bool, device=c.device), verdict.allowed.to(c.device)
     for down, across in tiles(rows, columns, c.device.type):
-        wrong[down, across] = distance(c[down, across], r[down, across]) > verdict.allowed[down, None]
+        wrong[down, across] = distance(c[down, across], r[down, across]) > allowed[down, None]
     if not bool(wrong.any()):
         for down, across in tiles(rows, columns, c.device.type):
             gap = distance(c[down, across], r[down, across])

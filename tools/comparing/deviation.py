@@ -24,9 +24,9 @@ class Deviation:
     ratio: float
     tolerance: Tolerance
     allowed: Tensor | None = None
-    """A row; None for whole numbers, which are compared exactly."""
+    """A row, perhaps in the host's memory; None for whole numbers, which are compared exactly."""
     close: bool | None = None
-    """KernelBench's own rule, where the same pass found it."""
+    """KernelBench's own rule; None for whole numbers."""
 
 
 def deviation_of_floats(
@@ -42,7 +42,7 @@ def deviation_of_floats(
     """Compares an output `c` with eager `e` and the exact reference `r`, all of one floating shape, by rows."""
     import torch
 
-    seen = row_errors(c, e, r, s, kb_tolerance)
+    seen = row_errors(c, e, r, s, kb_tolerance).near_the_host()
     rms_r, rms_e, rms_c = (seen.squares / c.numel()).sqrt()
     scale = seen.scale.clamp(min=(allow.floor * rms_r).clamp(min=allow.least))
     relative = torch.where(scale > 0, seen.noise / scale, 0.0)
@@ -64,8 +64,9 @@ def deviation_of_floats(
     rows, rms, max_error, eager_error, ratio = numbers
     if not math.isfinite(max_error):
         rms = math.inf
-    close = None if seen.far is None else not bool(seen.far)
-    return Deviation(max(rows, rms), max_error, eager_error, ratio, used if stands_in else own, allowed, close)
+    return Deviation(
+        max(rows, rms), max_error, eager_error, ratio, used if stands_in else own, allowed, not bool(seen.far)
+    )
 
 
 def _row_headroom(error: Tensor, allowed: Tensor, relative: Tensor, scale: Tensor, allow: Allowance) -> Tensor:

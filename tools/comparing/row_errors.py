@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from kernelwright.tools.comparing.tolerance import Tensor, distance, tiles
 
+MAX_ROWS_ON_HOST = 1 << 16
+"""Rows up to which the numbers of a pass are copied to the host."""
 MIN_ELEMENTS_FOR_KERNEL = 1 << 24
 """Elements from which on a pass is worth what the kernel takes to compile (half a second for each dtype and width
 of a row, kept on disk by Triton).
@@ -29,8 +31,21 @@ class RowErrors:
     """max |c - r|. An element equal to eager's is right whatever r is."""
     squares: Tensor
     """(3,): the sums of r^2, noise^2 and error^2 over everything."""
-    far: Tensor | None = None
-    """A boolean: some element is not within `tolerance` by torch.isclose. None where nobody has looked."""
+    far: Tensor
+    """A boolean: some element of c is not within `tolerance` of e by torch.isclose."""
+
+    def near_the_host(self) -> RowErrors:
+        """The same in the host's memory, in one copy, where there are few rows: what is worked out of them takes tens
+        of operators, each of which costs a GPU more than a row.
+        """
+        import torch
+
+        rows = self.scale.numel()
+        if not self.scale.is_cuda or rows > MAX_ROWS_ON_HOST:
+            return self
+        parts = [self.scale, self.noise, self.error, self.squares, self.far.reshape(1).double()]
+        scale, noise, error, squares, far = torch.cat(parts).cpu().split([rows, rows, rows, 3, 1])
+        return RowErrors(scale, noise, error, squares, far[0] > 0)
 
 
 def row_errors(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float) -> RowErrors:
@@ -41,16 +56,17 @@ def row_errors(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: flo
         if can_read(c, e, r, s):
             (scale, noise, error), squares, far = measure_rows(c, e, r, s, tolerance)
             return RowErrors(scale, noise, error, squares, far)
-    return row_errors_by_torch(c, e, r, s)
+    return row_errors_by_torch(c, e, r, s, tolerance)
 
 
-def row_errors_by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> RowErrors:
+def row_errors_by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float) -> RowErrors:
     """Finds the errors of each row with torch operators, a tile at a time. The tensors have two axes."""
     import torch
 
     rows, columns = r.shape
     scale, noise, error = torch.zeros(3, rows, dtype=torch.float64, device=r.device)
     squares = torch.zeros(3, dtype=torch.float64, device=r.device)
+    far = torch.zeros((), dtype=torch.bool, device=r.device)
     for down, across in tiles(rows, columns, r.device.type):
         exact, eager = r[down, across].double(), e[down, across]
         gap = (exact - eager).abs_().nan_to_num_(nan=0.0, posinf=0.0)
@@ -58,10 +74,11 @@ def row_errors_by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Ro
             gap = torch.maximum(gap, (exact - s[down, across]).abs_().nan_to_num_(nan=0.0, posinf=0.0))
         finite = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
         wrong = _error(c[down, across], eager, r[down, across])
+        far |= ~torch.isclose(eager, c[down, across], atol=tolerance, rtol=tolerance).all()
         for most, numbers in ((scale, finite), (noise, gap), (error, wrong)):
             torch.maximum(most[down], numbers.amax(1), out=most[down])
         squares += torch.stack([finite.square_().sum(), gap.square_().sum(), wrong.square_().sum()])
-    return RowErrors(scale, noise, error, squares)
+    return RowErrors(scale, noise, error, squares, far)
 
 
 def _error(c: Tensor, e: Tensor, r: Tensor) -> Tensor:

@@ -27,29 +27,90 @@ def lock_file(gpu: str) -> Path:
     return Path(tempfile.gettempdir(), f"kernelwright-{safe}.lock")
 
 
-def door_file(gpu: str) -> Path:
+def door_file(lock: Path) -> Path:
     """Held for the moment in which somebody comes in, and for as long as he who wants to be alone waits: nobody
     overtakes him.
     """
-    return lock_file(gpu).with_suffix(".door")
+    return lock.with_name(f"{lock.name}.door")
+
+
+def timing_file(gpu: str) -> Path:
+    """What those who share the GPU share once more while they compute there, and who times has alone: the others keep
+    their memory meanwhile, and wait.
+    """
+    return lock_file(gpu).with_suffix(".timing")
+
+
+class Lease:
+    """A turn on a GPU that is held."""
+
+    def __init__(self, gpu: str, seconds: float, timing: int | None) -> None:
+        """seconds: for how long another process may keep this one waiting. timing: the descriptor by which the turn is
+        shared; None: nobody else has one.
+        """
+        self._gpu, self._seconds, self._timing = gpu, seconds, timing
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else computes on the GPU while the block runs; those who share it keep what they have there, and go
+        on afterwards. Raises InfrastructureError as `gpu_lease`.
+        """
+        if self._timing is None:
+            yield
+            return
+        fcntl.flock(self._timing, fcntl.LOCK_UN)  # two who share and would be alone would wait for each other
+        self.compute(fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._timing, fcntl.LOCK_UN)
+            self.compute(fcntl.LOCK_SH)
+
+    def give_way(self) -> None:
+        """Lets whoever waits to be alone go first; this process must have nothing under way on the GPU. Raises
+        InfrastructureError as `gpu_lease`.
+        """
+        if self._timing is None:
+            return
+        with open_until_end(door_file(timing_file(self._gpu))) as door:
+            if try_lock(door, fcntl.LOCK_EX):
+                return
+        fcntl.flock(self._timing, fcntl.LOCK_UN)
+        self.compute(fcntl.LOCK_SH)
+
+    def compute(self, kind: int) -> None:
+        """Waits until this process may compute on the GPU beside others (`fcntl.LOCK_SH`), or alone (`LOCK_EX`).
+        Raises InfrastructureError.
+        """
+        assert self._timing is not None
+        until = time.monotonic() + self._seconds
+        with open_until_end(door_file(timing_file(self._gpu))) as door:
+            _wait_for_lock(door, fcntl.LOCK_EX, until, self._gpu, self._seconds)
+            _wait_for_lock(self._timing, kind, until, self._gpu, self._seconds)
 
 
 @contextlib.contextmanager
 def gpu_lease(
     gpu: str, seconds: float = 600.0, waiting: Callable[[str], None] = lambda _: None, *, shared: bool = False
-) -> Iterator[None]:
-    """shared: beside others who share it too; False: alone. Raises InfrastructureError where another process keeps
-    the GPU for longer than `seconds`.
+) -> Iterator[Lease]:
+    """shared: beside others who share it too, and `Lease.alone` for a while; False: alone, and nobody who shares it has
+    begun. Raises InfrastructureError where another process keeps the GPU for longer than `seconds`.
     """
     until = time.monotonic() + seconds
-    with open_until_end(door_file(gpu)) as door, open_until_end(lock_file(gpu)) as lock:
-        free = try_lock(door, fcntl.LOCK_EX) and try_lock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        if not free:
+    with open_until_end(door_file(lock_file(gpu))) as door, open_until_end(lock_file(gpu)) as lock:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        if not (try_lock(door, fcntl.LOCK_EX) and try_lock(lock, kind)):
             waiting("waiting for the GPU: another process is measuring on it")
             _wait_for_lock(door, fcntl.LOCK_EX, until, gpu, seconds)
-            _wait_for_lock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, until, gpu, seconds)
+            _wait_for_lock(lock, kind, until, gpu, seconds)
         fcntl.flock(door, fcntl.LOCK_UN)
-        yield
+        if not shared:
+            yield Lease(gpu, seconds, None)
+            return
+        with open_until_end(timing_file(gpu)) as timing:
+            lease = Lease(gpu, seconds, timing)
+            lease.compute(fcntl.LOCK_SH)
+            yield lease
 
 
 @contextlib.contextmanager

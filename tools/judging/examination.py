@@ -121,6 +121,7 @@ class Examination:
                 self._checks.trace, self._checks.calls.reloaded, self._checks.calls.bound
             )
         self._progress("checking own inputs")
+        self._judge.give_way()
         outputs = self._checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=True)
         needed = self._evidence.work.needed if self._evidence.work is not None else None
         self._first_call_works_ahead = own_work.first_call_works_ahead(self._checks.trace, self._checks.watched)
@@ -210,6 +211,7 @@ class Examination:
             self._evidence.notes.append(f"{draw}: not used, the reference is not finite on it")
             return
         self._progress(f"checking {draw}")
+        self._judge.give_way()
         self._checks.check(expected, POISONS[number % len(POISONS)], self._shuffle(number + 3), name=f"{draw}{at}")
 
     def _every_distribution(self, drawn: Expected, configurations: bool, at: str) -> None:

@@ -15,20 +15,16 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from kernelwright.tools.hardware.gpus import Gpu
-from kernelwright.tools.hardware.memory_requests import wait_for_memory
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.profiling import Profiler
+from kernelwright.tools.judging.room_on_gpu import RoomOnGpu
 from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS
 from kernelwright.tools.judging.trials import TrialTimes, time_trial
-from kernelwright.tools.judging.turns import fits_beside_others
 from kernelwright.tools.judging.verdict import Verdict
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.references.kept_problems import (
-    KEPT_MEMORY_DIVISOR,
-    LARGE_DRAW_DIVISOR,
     GpuMemory,
     KeptProblems,
     key_of,
@@ -57,10 +53,6 @@ from kernelwright.tools.report import (
 from kernelwright.tools.sandbox import Zygote
 from kernelwright.tools.tracing.client import TracedCandidate
 
-COPIES_OF_A_CALL = 6
-"""Room that is made beforehand for a problem on a GPU, in inputs, weights and outputs of one call: the judge's own and
-those that the candidate is given, with what the reference and the candidate compute on the way.
-"""
 VERDICTS_PER_SEED = 64
 """After so many verdicts on one problem its draws are made anew from another seed."""
 CPU_MARGIN_BYTES = 4096
@@ -82,21 +74,27 @@ def _without_memory(error: Exception) -> bool:
 class Judge:
     """A context manager. Not thread-safe: one for each lane."""
 
-    def __init__(self, device: str, zygote: Zygote, *, gpu: Gpu | None = None, sharers: int = 1) -> None:
+    def __init__(
+        self, device: str, zygote: Zygote, *, gpu: Gpu | None = None, sharers: int = 1,
+        give_way: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         """device: cpu or cuda:N.
 
         zygote: of the replayer's process; it is not closed here. gpu: what the driver says of the device.
 
-        sharers: judges, of other processes too, that keep memory on this GPU, or on this CPU.
+        sharers: judges, of other processes too, that keep memory on this GPU, or on this CPU. give_way: called between
+        two checks, when nothing is under way on the GPU; whoever waits to be alone there goes first.
         """
-        self.device, self._sharers, self._gpu = device, sharers, gpu
-        self._parts = KEPT_MEMORY_DIVISOR if sharers == 1 else 2 * KEPT_MEMORY_DIVISOR
-        """Others need room too, for problems of which one alone fills half of the memory."""
+        self.device, self._give_way = device, give_way
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
         self.buffers = Buffers(device, CPU_MARGIN_BYTES) if device == "cpu" else Buffers(device, keep=1 << 62)
         self.profiler = Profiler(device, gpu, sharers) if device != "cpu" else None
         self.memory = GpuMemory(device) if device != "cpu" else None
         self._kept = KeptProblems(self.memory, sharers)
+        self.room = None if self.memory is None else RoomOnGpu(
+            self.memory, self._kept, self.buffers, self.profiler, self.unmap, gpu, sharers
+        )  # fmt: skip
+        """None on a CPU."""
         self._seeds: dict[str, tuple[int, int]] = {}
 
     # -------------------------------------------------------------- seeds
@@ -186,7 +184,8 @@ class Judge:
         """
         with self._on_own_device():
             try:
-                self._free_memory_for(problem)
+                if self.room is not None:
+                    self.room.make_for(problem)
                 return attempt()
             except Exception as error:
                 clear_traceback(error)
@@ -209,34 +208,39 @@ class Judge:
         verdict = Verdict(self, candidate, seed, rules, binaries, progress)
         try:
             failure = verdict.run(base, others)
-            if failure is not None and failure.fault is Fault.MEMORY and self._keeps_much_memory():
+            if (
+                failure is not None
+                and failure.fault is Fault.MEMORY
+                and self.room is not None
+                and self.room.keeps_much()
+            ):
                 del verdict  # it holds the problem's model
                 self.forget()
                 verdict = Verdict(self, candidate, seed, rules, binaries, progress)
                 failure = verdict.run(base, others)
         finally:
-            self.buffers.release()
-            self._trim()
+            self._release()
         return verdict.judged(failure)
 
     def profile(
         self, candidate: TracedCandidate, base: AtSize, seed: int, rule: Rule, work: OwnWork | None,
         binaries: Mapping[str, Any],
         resources: Sequence[KernelResources],
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> tuple[ProfileResult, OwnWork | None]:  # fmt: skip
         """Times a candidate that passed every check.
 
-        Raises Failed, DoesNotFit, and InfrastructureError where another program is at work on this GPU.
+        alone: while what it gives is entered, nobody else computes on the GPU. Raises Failed, DoesNotFit, and
+        InfrastructureError where another program is at work on this GPU.
         """
         assert self.profiler is not None
         profiler = self.profiler
 
         def profiled() -> tuple[ProfileResult, OwnWork | None]:
             try:
-                return profiler.profile(self, candidate, base, seed, rule, work, binaries, resources)
+                return profiler.profile(self, candidate, base, seed, rule, work, binaries, resources, alone)
             finally:
-                self.buffers.release()
-                self._trim()
+                self._release()
 
         return self._retried_with_memory(base.problem, profiled, _without_memory)
 
@@ -257,10 +261,17 @@ class Judge:
         try:
             return time_trial(self, candidate, base, seed, binaries, calls)
         finally:
-            self.buffers.release()
-            self._trim()
+            self._release()
 
-    # -------------------------------------------------------------- memory of a GPU
+    def give_way(self) -> None:
+        """Lets another process be alone on the GPU, if one waits for that."""
+        if self.device != "cpu":
+            import torch
+
+            torch.cuda.synchronize(self.device)
+            self._give_way()
+
+    # -------------------------------------------------------------- the device and its memory
     def _on_own_device(self) -> AbstractContextManager[Any]:
         """This thread's GPU is the judge's own: torch has a current device for each thread, and what is made without
         naming one lies there.
@@ -274,73 +285,22 @@ class Judge:
 
         return torch.cuda.device(self.device)
 
-    def _trim(self) -> None:
-        """What waits to be used again is given back where it is much.
-
-        The replayer's process has it mapped, and unmaps it first.
-        """
-        if self.memory is None:
-            return
-        whole = self.memory.total() // self._sharers
-        if self.buffers.waiting > whole // self._parts:
-            self.unmap()
-            self.buffers.trim(whole // self._parts // 2)
-        if self._sharers > 1:
-            self.give_back_unused_memory()
+    def _release(self) -> None:
+        """What was handed out to a candidate is kept for the next one, or given back where it is much."""
+        self.buffers.release()
+        if self.room is not None:
+            self.room.trim()
 
     def give_back_unused_memory(self) -> None:
-        """The replayer shares the GPU with what torch keeps here for later: where that is much, it is given back
-        first.
-        """
-        if self.memory is not None and self.memory.unused() > self.memory.total() // LARGE_DRAW_DIVISOR:
-            self.memory.give_back_unused()
-
-    def _free_memory_for(self, problem: Problem) -> None:
-        """What is kept of other problems is let go of, that which was used longest ago first, until one that fills much
-        of the memory may find enough.
-        """
-        if self.memory is None:
-            return
-        spec = input_spec(problem, as_it_is=True)
-        needed = COPIES_OF_A_CALL * (spec.bytes + spec.output_bytes)
-        if needed <= self.memory.total() // LARGE_DRAW_DIVISOR or needed <= self.memory.free():
-            return
-        self.unmap()
-        self.buffers.trim()
-        while needed > self.memory.free() and (self._drop_timed(problem) or self._kept.drop_oldest(problem.name)):
-            pass
-        self.memory.give_back_unused()
-        if needed > self.memory.free() and self._sharers > 1 and self._gpu is not None:
-            self._ask_others(problem, self._gpu, needed)
-
-    def _ask_others(self, problem: Problem, gpu: Gpu, needed: int) -> None:
-        """Asks the other judges of this GPU for memory, unless they may be at work beside this problem."""
-        if not fits_beside_others(problem, gpu):
-            wait_for_memory(gpu.uuid, needed, self._sharers - 1)
+        """Gives back what torch keeps for later on a GPU, where that is much and not much is free there."""
+        if self.room is not None:
+            self.room.give_back_unused()
 
     def give_memory(self, needed: int) -> None:
-        """Lets go of what is kept until so many bytes of the GPU are free, of what was used last, too. For a judge that
-        is not at work.
-        """
-        assert self.memory is not None
+        """Lets go of what is kept until so many bytes of the GPU are free. For a judge that is not at work."""
+        assert self.room is not None
         with self._on_own_device():
-            if needed > self.memory.free_for_all():
-                self.unmap()
-                self.buffers.trim()
-                while needed > self.memory.free() and (self._drop_timed() or self._kept.drop_oldest(last_too=True)):
-                    pass
-                gc.collect()  # what was dropped may lie in circles
-                self.memory.give_back_unused()
-
-    def _drop_timed(self, besides: Problem | None = None) -> bool:
-        return self.profiler is not None and self.profiler.drop_oldest(besides)
-
-    def _keeps_much_memory(self) -> bool:
-        """Whether a candidate found no memory where much is kept here."""
-        if self.memory is None:
-            return False
-        kept = self.memory.reserved() + self.buffers.waiting
-        return kept > self.memory.total() // LARGE_DRAW_DIVISOR
+            self.room.give(needed)
 
     def unmap(self) -> None:
         """Has the replayer's process unmap all that it has of this judge's memory; its trace is closed."""

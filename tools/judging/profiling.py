@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -110,12 +111,17 @@ class Profiler:
     def profile(
         self, judge: Judge, candidate: TracedCandidate, base: AtSize, seed: int, rule: Rule, work: OwnWork | None,
         binaries: Mapping[str, Any], resources: Sequence[KernelResources],
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> tuple[ProfileResult, OwnWork | None]:  # fmt: skip
         """The profile, and own work with its share of the GPU's time.
 
-        Raises Failed for an answer that is wrong while it is timed, or a time that cannot be.
+        alone: while what it gives is entered, nobody else computes on the GPU. Raises Failed for an answer that is
+        wrong while it is timed, or a time that cannot be.
         """
-        begun = time.monotonic()
+        begun, alone = time.monotonic(), _with_the_device_idle(alone)
+        if self._clock is None:
+            with alone():
+                self._clock = Clock(self.device)
         prepared = judge.prepared(base.problem, seed)
         timed = self.reference(judge, base.problem, prepared, seed)  # may close the trace that is open
         first = timed.sets[0]
@@ -131,7 +137,7 @@ class Profiler:
         timed.put_inputs_back(prepared.mutated)
         judge.give_back_unused_memory()
         places = checks.calls.places
-        choices = self.choices(judge, checks, timed)
+        choices = self.choices(judge, checks, timed, alone)
 
         def compare(index: int) -> None:
             checks.compare(checks.calls.outputs_in_place(timed.expected[index]), timed.expected[index], "timed")
@@ -139,7 +145,7 @@ class Profiler:
 
         found = self.clock.measure(
             judge.replayer, timed.clock, timed.sets, choices=choices, places=places, compare=compare,
-            sparing=SPARING_DIVISOR * timed.nbytes > GpuMemory(self.device).total(),
+            sparing=SPARING_DIVISOR * timed.nbytes > GpuMemory(self.device).total(), alone=alone,
         )  # fmt: skip
         share = sum(step.share for step in found.steps if step.launch)
         if work is not None:
@@ -150,12 +156,16 @@ class Profiler:
         self._let_go_of_large(judge, timed)
         return result.with_(seconds=time.monotonic() - begun), work
 
-    def choices(self, judge: Judge, checks: SizeChecks, timed: TimedProblem) -> dict[int, int]:
-        """The fastest alternative of every autotuned launch."""
+    def choices(
+        self, judge: Judge, checks: SizeChecks, timed: TimedProblem,
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> dict[int, int]:  # fmt: skip
+        """The fastest alternative of every autotuned launch. alone: as in `profile`."""
         steps = checks.trace.first if checks.trace.later is None else checks.trace.later
         if not any(isinstance(step, Choice) for step in steps):
             return {}
-        ranked: tuple[Alternatives, ...] = self.clock.choose(judge.replayer, timed.sets[0])
+        with alone():
+            ranked: tuple[Alternatives, ...] = self.clock.choose(judge.replayer, timed.sets[0])
         return {one.number: one.ranked[0] for one in ranked if one.ranked}
 
     def reference(self, judge: Judge, problem: Problem, prepared: PreparedProblem, seed: int) -> TimedProblem:
@@ -211,6 +221,23 @@ class Profiler:
             judge.unmap()
             self._timed.popitem()  # the one that was used last
             timed.release()
+
+
+def _with_the_device_idle(
+    alone: Callable[[], AbstractContextManager[None]],
+) -> Callable[[], AbstractContextManager[None]]:
+    """The same, entered and left once the device has done what this process gave it: others may time meanwhile."""
+
+    @contextmanager
+    def entered() -> Iterator[None]:
+        import torch
+
+        torch.cuda.synchronize()
+        with alone():
+            yield
+            torch.cuda.synchronize()
+
+    return entered
 
 
 def _input_set(buffers: Buffers, expected: Expected, arguments: Callable[[list[Any]], list[Any]]) -> InputSet:

@@ -13,11 +13,11 @@ from typing import Any
 from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
 from kernelwright.tools.comparing.by_draw import measure_by_draw
 from kernelwright.tools.comparing.choices.other_choices import expected_of_other_choices
-from kernelwright.tools.comparing.comparison import ComparedOutput, failure_of, is_right
+from kernelwright.tools.comparing.comparison import ComparedOutput, describe, failure_of, form, is_right
+from kernelwright.tools.comparing.forms_of_outputs import describe_difference, shared_memory
 from kernelwright.tools.comparing.on_the_host import with_host_memory
 from kernelwright.tools.comparing.perturbed_outputs import may_move, outputs_of_perturbed_inputs
 from kernelwright.tools.judging.calls import MARGIN_BYTE, CandidateCalls
-from kernelwright.tools.judging.output_forms import check_form
 from kernelwright.tools.judging.state import (
     changed_weight,
     in_buffer,
@@ -35,7 +35,7 @@ from kernelwright.tools.references.shared_tensors import Buffers, Shared
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply, Watched
 from kernelwright.tools.report import Check, Failed, Failure, Fault, clean_text
-from kernelwright.tools.tracing.trace import Traced
+from kernelwright.tools.tracing.trace import Trace, Traced
 
 POISON_BYTES = (0xFF, 0x4B)
 """NaN in every floating type, and a large finite number."""
@@ -241,3 +241,34 @@ class SizeChecks:
         outputs = len(got) - len(self.prepared.reference.updated)
         got[outputs:] = expected.eager[outputs:]  # the decoys that are looked for give outputs
         return self._right(got, expected)
+
+
+def check_form(reply: Reply, trace: Trace, prepared: PreparedProblem, wanted: Sequence[Any]) -> None:
+    """Count, type, shape, dtype, device, layout, aliasing.
+
+    wanted: what the reference returned, without the inputs that it changes and the buffers that it updates. Raises
+    Failed.
+    """
+    for outputs in (trace.first_outputs, trace.later_outputs if trace.later is not None else None):
+        if outputs is not None and (told := describe_difference(outputs, prepared.reference.paths, wanted)):
+            raise Failed(Failure(fault=Fault.OUTPUT, message=clean_text(told, 200)))
+    if failure := form(reply.outputs, [describe(o) for o in wanted]):
+        raise Failed(failure)
+    _check_aliases(reply, prepared, wanted)
+
+
+def _check_aliases(reply: Reply, prepared: PreparedProblem, wanted: Sequence[Any]) -> None:
+    for number, other in enumerate(reply.shared):
+        if other is not None and shared_memory([wanted[other], wanted[number]])[1] is None:
+            raise _alias(number, f"output {other}")
+    for number, alias in enumerate(reply.aliases):
+        if alias is not None and (alias.input is None or alias.input != prepared.aliases[number]):
+            given = alias.state is None
+            raise _alias(
+                number, prepared.input_named(alias.input) if given else f"weight {clean_text(alias.state, 60)}"
+            )
+
+
+def _alias(number: int, what: str) -> Failed:
+    message = f"output {number} shares memory with {what}; the reference's does not"
+    return Failed(Failure(fault=Fault.ALIAS, message=message))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.hardware.lease import gpu_lease
+from kernelwright.tools.hardware.lease import Lease, gpu_lease
 from kernelwright.tools.hardware.memory_requests import answer_memory_request, requested_memory
 from kernelwright.tools.judging.options import Lane
 from kernelwright.tools.problem import Problem
@@ -38,6 +38,8 @@ class Turns:
         self._memory_lock = threading.Lock()
         """Held by the verdict of this process that is at work on the GPU, not by one that waits for its turn."""
         self._waited = _WaitedSeconds()
+        self._lease: Lease | None = None
+        """Of the verdict of this process that is at work on the GPU."""
         self._giver: MemoryGiver | None = None
 
     @property
@@ -76,8 +78,34 @@ class Turns:
         Raises InfrastructureError after so many seconds.
         """
         gpu = self._gpu()
-        with self._gpu_lock, gpu_lease(gpu.uuid if gpu else "", seconds, say, shared=shared), self._memory_lock:
+        lease = gpu_lease(gpu.uuid if gpu else "", seconds, say, shared=shared)
+        with self._gpu_lock, lease as self._lease, self._memory_lock:
+            try:
+                yield
+            finally:
+                self._lease = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """For the verdict that is at work on the GPU beside other processes: nobody else computes there while the block
+        runs, and all keep what they have in its memory. Raises InfrastructureError as `at`.
+        """
+        assert self._lease is not None
+        begun = time.monotonic()
+        with self._lease.alone():
+            self._waited.seconds += time.monotonic() - begun
             yield
+            ended = time.monotonic()
+        self._waited.seconds += time.monotonic() - ended
+
+    def give_way(self) -> None:
+        """For a verdict that is at work on the GPU, and has nothing under way there: whoever waits to be alone goes
+        first. Raises InfrastructureError as `at`.
+        """
+        if self._lease is not None:
+            begun = time.monotonic()
+            self._lease.give_way()
+            self._waited.seconds += time.monotonic() - begun
 
     def give_memory_by(self, give: Callable[[int], None], sharers: int) -> None:
         """From now on, where no verdict of this process is at work, `give` is told how many bytes another process asks

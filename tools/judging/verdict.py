@@ -160,6 +160,7 @@ class Verdict:
             self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.UNUSED, message=late))
             return
         self._progress(f"checking at {told}")
+        self._judge.give_way()
         try:
             self._at(size, how) if how is ALL else self._one_call(size, told)
         except ProblemError as error:

@@ -10,6 +10,7 @@ from typing import Any
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem
+from kernelwright.tools.replaying.gpu.persistent_memory import is_roomy
 
 KEPT_PROBLEMS = 400
 """Problems at one size each that are kept, the last used ones."""
@@ -46,6 +47,10 @@ class GpuMemory:
     def free_for_all(self) -> int:
         """Bytes that nobody has."""
         return self._info()[0]
+
+    def is_roomy(self) -> bool:
+        """Whether so much is free that nothing need be given back for others."""
+        return is_roomy(*self._info())
 
     def unused(self) -> int:
         """Bytes that torch's allocator keeps in this process and that no tensor lies in."""

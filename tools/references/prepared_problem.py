@@ -77,9 +77,16 @@ class Expected:
     weights: Any
     """The model that made it."""
     draw: str = "own"
+    _finite: bool | None = field(default=None, init=False, repr=False)
 
     def finite(self) -> bool:
-        """Whether eager's floating outputs are: as their extremes are, which are NaN where any element is."""
+        """Whether eager's floating outputs are; looked at once."""
+        if self._finite is None:
+            self._finite = self._found_finite()
+        return self._finite
+
+    def _found_finite(self) -> bool:
+        """As their extremes are, which are NaN where any element is."""
         import torch
 
         outputs = [o for o in self.eager if isinstance(o, torch.Tensor) and o.is_floating_point() and o.numel()]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.tools.hardware import cuda_driver
+from kernelwright.tools.replaying.gpu.persistent_memory import is_roomy
 from kernelwright.tools.report import InfrastructureError
 
 MARGIN_BYTES = 1 << 18
@@ -178,13 +179,14 @@ class Buffers:
         return cuda_driver.as_bytes(address, size), {"ipc": handle}, ()
 
     def give_back_unused_memory(self) -> None:
-        """On a GPU, where much is handed out, what torch's allocator keeps unused here goes back to the device: a
-        candidate's process finds room for as much as it was given.
+        """On a GPU, where much is handed out and not much is free, what torch's allocator keeps unused here goes back
+        to the device: a candidate's process finds room for as much as it was given.
         """
         if self.device != "cpu" and sum(size for size, _ in self._used) > MANY_BYTES_OF_A_VERDICT:
             import torch
 
-            torch.cuda.empty_cache()
+            if not is_roomy(*torch.cuda.mem_get_info(self.device)):
+                torch.cuda.empty_cache()
 
     def release(self) -> None:
         """Everything handed out may be handed out again: call it once the candidate's process is dead."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernelwright.tools.compiling.program_order import may_wait
 from kernelwright.tools.report import Cheat, Failure, Fault, clean_text
 from kernelwright.tools.sandbox import Process, ProcessDied
 from kernelwright.tools.tracing.trace import Launch, Trace, Traced, all_steps
+
+NAME_CHARACTERS = 32
+"""Hexadecimal digits of a SHA-256 that name a binary."""
 
 
 def trace_as_text(traced: Traced, trace: Trace) -> str:
@@ -23,14 +27,31 @@ def trace_as_text(traced: Traced, trace: Trace) -> str:
     return part.model_dump_json()
 
 
-def binaries_of(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Compiled kernels of one trace (tools/compiling/compiler.py): the process cannot read the judge's files."""
+class KernelsOfTrace(NamedTuple):
+    """Compiled kernels as the process is sent them: it cannot read the judge's files."""
+
+    kernels: dict[str, dict[str, Any]]
+    """Kernel's key -> its metadata, and its binaries by their names."""
+    images: dict[str, str]
+    """Name -> a binary in base64."""
+
+
+def kernels_of(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> KernelsOfTrace:
+    """The compiled kernels (tools/compiling/compiler.py) that one trace launches."""
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
     launched = {step.kernel for step in all_steps(steps) if isinstance(step, Launch)}
-    return {
+    images: dict[str, str] = {}
+
+    def named(binary: bytes) -> str:
+        name = hashlib.sha256(binary).hexdigest()[:NAME_CHARACTERS] if binary else ""
+        if binary and name not in images:
+            images[name] = base64.b64encode(binary).decode()
+        return name
+
+    kernels = {
         key: {
-            "binary": base64.b64encode(binaries[key].binary).decode(),
-            "reversed": base64.b64encode(binaries[key].reversed).decode(),
+            "binary": named(binaries[key].binary),
+            "reversed": named(binaries[key].reversed),
             "may_wait": bool(binaries[key].reversed) and may_wait(traced, key),
             "metadata": binaries[key].metadata,
             "signature": traced.kernels[key].signature,
@@ -38,6 +59,7 @@ def binaries_of(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> di
         }
         for key in launched
     }
+    return KernelsOfTrace(kernels, images)
 
 
 def seconds_of(reply: Mapping[str, Any]) -> float:

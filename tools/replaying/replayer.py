@@ -18,10 +18,10 @@ from kernelwright.tools.comparing.comparison import Described
 from kernelwright.tools.references.shared_tensors import Shared
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
 from kernelwright.tools.replaying.messages import (
-    binaries_of,
     cap_failure,
     failure_of_death,
     failure_of_forgery,
+    kernels_of,
     seconds_of,
     trace_as_text,
 )
@@ -35,6 +35,8 @@ MAX_MAPPED_ALLOCATIONS = 64
 """Allocations of the judge that a process keeps mapped; the ones used longest ago are unmapped first."""
 LETTING_GO_SECONDS = 5.0
 """Seconds that the process is given to unmap the judge's memory, before it is ended."""
+MAX_SENT_IMAGES = 256
+"""Binaries that a process keeps; it lets go of all of them before it is sent another."""
 ONE_BY_ONE_SECONDS = 30.0
 """Seconds for a replay that looks for the step which has ended the GPU's context."""
 
@@ -117,6 +119,8 @@ class Replayer:
         self._mapped: OrderedDict[str, None] = OrderedDict()
         self._pinned: list[str] = []
         """Allocations of the weights that are bound."""
+        self._sent: set[str] = set()
+        """Names of the binaries that the process keeps."""
         self._opening: _Exchange | None = None
         self._calls: list[_Exchange] = []
         """On a GPU, what the trace that is open was opened with, and its last call; before a later call the first."""
@@ -148,7 +152,7 @@ class Replayer:
         self._allow(seconds)
         message = {"traced": trace_as_text(traced, trace), "seed": seed, "state": {n: s.spec for n, s in state.items()}}
         if binaries is not None:
-            message["binaries"] = binaries_of(traced, trace, binaries)
+            message["binaries"], message["images"] = kernels_of(traced, trace, binaries)
         self._pinned, self._calls = [], []
         exchange = _Exchange({"do": "open", **message}, list(state.values()), "prepare the model")
         self._opening = exchange if self._on_gpu else None
@@ -255,6 +259,7 @@ class Replayer:
         if self._process is None:
             self._process = self._zygote.start(SERVICE_ENTRY, {"device": self.device})
             self._mapped.clear()
+            self._sent.clear()
 
     def _allow(self, seconds: float) -> None:
         """Sets the time limit for all that is asked from now on."""
@@ -278,7 +283,7 @@ class Replayer:
         assert allowed is not None
         nonce = os.urandom(12).hex()
         blocks, forgotten, descriptors = self._lent(shared)
-        whole = {"nonce": nonce, "blocks": blocks, "forget": forgotten, **message}
+        whole = {"nonce": nonce, "blocks": blocks, "forget": forgotten, **message, **self._new_images(message)}
         try:
             process.send(whole, descriptors)
             before = allowed.left
@@ -303,10 +308,21 @@ class Replayer:
         except Failed:
             for name in blocks:  # which may not have been mapped
                 self._mapped.pop(name, None)
+            self._sent.difference_update(message.get("images", ()))
             raise
         except _ContextDied as death:
             self._end()
             raise Failed(self._step_named(death.failure)) from death
+
+    def _new_images(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Of the binaries that a message comes with, those that the process does not have."""
+        images = message.get("images", {})
+        new = {name: image for name, image in images.items() if name not in self._sent}
+        if not new or len(self._sent) + len(new) <= MAX_SENT_IMAGES:
+            self._sent.update(new)
+            return {"images": new} if images else {}
+        self._sent = set(images)
+        return {"images": images, "forget_images": True}
 
     def _step_named(self, failure: Failure) -> Failure:
         """The failure of a GPU's context, with the step that did it: a fresh process repeats the last call and waits

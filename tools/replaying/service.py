@@ -9,6 +9,7 @@ process holds no expected output.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
@@ -96,6 +97,8 @@ class Service:
         self._replay: Replay | None = None
         self._call: Call | None = None
         self._stopwatch: Any = None
+        self._images: dict[str, bytes] = {}
+        """Binaries by their names."""
         self._noted: list[list[Any]] = []
         """What the candidate's own memory held, the last two times that it was noted."""
         self._left_by_launches: set[int] = set()
@@ -148,9 +151,20 @@ class Service:
         assert trace is not None
         state = {name: self._mapped.tensor(spec) for name, spec in message["state"].items()}
         self._replay = Replay(trace, state, self._device, message["seed"])
-        self._machine.open(self._traced, message.get("binaries") or {})
+        self._machine.open(self._traced, self._with_images(message))
         around = OneByOne(self._traced, "the set-up", self._machine.finish) if message.get("one_by_one") else None
         return {"seconds": self._prepared(around), "prepares": bool(self._replay.preparation)}
+
+    def _with_images(self, message: Message) -> dict[str, Any]:
+        """The kernels of a message with their binaries, of which some came with earlier messages."""
+        if message.get("forget_images"):
+            self._images.clear()
+        self._images |= {name: base64.b64decode(image) for name, image in message.get("images", {}).items()}
+        held = {"": b"", **self._images}
+        return {
+            key: {**one, "binary": held[one["binary"]], "reversed": held[one["reversed"]]}
+            for key, one in message.get("binaries", {}).items()
+        }
 
     def do_prepare(self, message: Message) -> Message:
         """Runs the preparation of the opened trace once more; its time in seconds."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kernelwright.tools.hardware.gpus import read_driver, read_sensors
@@ -77,19 +78,20 @@ class Clock:
         places: Sequence[Any] = (),
         compare: Callable[[int], None] | None = None,
         sparing: bool = False,
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> Measurement:
         """Times the opened trace, which passed every check, against its reference.
 
         choices: the alternative of each choice. places: shared memory for the outputs; `compare(index)` is called when
         the outputs of a timed call on that set lie there, and raises Failed for wrong ones. sparing: it finds as much
-        memory as when nothing is timed. Raises Failed, and InfrastructureError where another program is at work on this
-        GPU.
+        memory as when nothing is timed. alone: while what it gives is entered, nobody else computes on the GPU. Raises
+        Failed, and InfrastructureError where another program is at work on this GPU.
         """
         import torch
 
         begun = time.monotonic()
         with torch.cuda.device(self.device):
-            return Measuring(self, process, reference, sets, choices or {}, sparing).run(places, compare, begun)
+            return Measuring(self, process, reference, sets, choices or {}, sparing, alone).run(places, compare, begun)
 
     def neighbours(self) -> tuple[Neighbour, ...]:
         """Other GPUs of this machine that are at work now."""

@@ -8,13 +8,13 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kernelwright.tools.hardware.gpus import read_clocks
 from kernelwright.tools.hardware.neighbours import busiest
-from kernelwright.tools.report import Cheat, Failed, Failure, Fault, Neighbour, Timing, clean_text
+from kernelwright.tools.report import Cheat, Clocks, Failed, Failure, Fault, Neighbour, Timing, clean_text
 from kernelwright.tools.timing.measurement import (
     Measurement,
     StepTime,
@@ -28,6 +28,8 @@ CANDIDATE_MS, REFERENCE_MS = 60.0, 12.0
 MIN_CALLS, MAX_CALLS, BLOCKS = 6, 48, 3
 SLOW_FACTOR, CALLS_WHEN_SLOW = 3.0, 3
 """A candidate that takes so many times what the reference takes is timed in so few calls."""
+LONG_CALL_MS = 2.0
+"""A call that takes so many milliseconds is timed once where shorter ones are timed several times."""
 TRIAL_BLOCK = 16
 """Calls of one block of a trial."""
 CLOCK_DRIFT = 0.015
@@ -76,6 +78,19 @@ class _Blocks:
     def samples(self) -> list[float]:
         """Milliseconds of every call in a block that was believed."""
         return [ms for times, believed in zip(self.times, self.believed, strict=True) if believed for ms in times]
+
+
+class _Timed(NamedTuple):
+    """What was found while nobody else computed on the GPU, beside the samples of the blocks."""
+
+    disturbed: bool
+    """Whether the calls left something behind."""
+    steps: tuple[StepTime, ...]
+    drift: float
+    """Of the reference's time beside this candidate from its time of record, relative."""
+    clocks: Clocks | None
+    neighbours: tuple[Neighbour, ...]
+    """The other GPUs at work."""
 
 
 class TimedReference(Protocol):
@@ -130,10 +145,13 @@ class Measuring:
         sets: Sequence[InputSet],
         choices: Mapping[int, int],
         sparing: bool = False,
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """sparing: what is captured on either side gives its memory back while answers are compared."""
+        """sparing: what is captured on either side gives its memory back while answers are compared. alone: while what
+        it gives is entered, nobody else computes on the GPU; entered for what is timed.
+        """
         self._clock, self._process, self._reference = clock, process, reference
-        self._sets, self._choices, self._sparing = sets, choices, sparing
+        self._sets, self._choices, self._sparing, self._alone = sets, choices, sparing, alone
         self._blocks, self._eager = _Blocks(), list[float]()
         self._notes: list[str] = []
         self._turn = 0
@@ -143,18 +161,14 @@ class Measuring:
         `time.monotonic`. Raises Failed for a wrong output and for times that cannot be believed.
         """
         host_ms = self._open()
-        self._alternate()
-        if self._disturbed(places, compare):
-            self._notes.append("a call changes memory that outlives it: all of it was restored before each timed call")
+        timed = self._timed(places, compare)
+        if timed.disturbed:
+            self._note("a call changes memory that outlives it: all of it was restored before each timed call")
             self._blocks, self._eager = _Blocks(), []
             host_ms = self._open(everything=True)
-            self._alternate()
-            self._disturbed(places, compare)
-        meanwhile = self._clock.neighbours()
-        steps = self._steps()
+            timed = self._timed(places, compare)
         self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
         candidate = summarise_samples(self._blocks.samples)
-        drift = self._check_drift()
         eager = self._reference.record
         speedup, low = speedup_with_lower_bound(eager, candidate)
         self._reference.release_if_large()
@@ -162,11 +176,31 @@ class Measuring:
             device=self._clock.name, candidate=candidate, eager=eager, speedup=speedup, speedup_low=low,
             captured=self._reference.graphs,
             host_overhead_ms=max(0.0, host_ms - candidate.median), wall_ms=statistics.median(self._blocks.wall),
-            eager_drift=drift, steps=steps,
-            clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None,
-            neighbours=busiest(meanwhile, self._clock.neighbours()), notes=tuple(self._notes),
-            seconds=time.monotonic() - begun,
+            eager_drift=timed.drift, steps=timed.steps, clocks=timed.clocks, neighbours=timed.neighbours,
+            notes=tuple(self._notes), seconds=time.monotonic() - begun,
         )  # fmt: skip
+
+    def _timed(self, places: Sequence[Any], compare: Callable[[int], None] | None) -> _Timed:
+        """Times both sides while nobody else computes on the GPU; then has an output of the timed calls compared.
+        Raises Failed for a wrong one.
+        """
+        with self._alone():
+            self._alternate()
+            last = (self._turn - 1) % len(self._sets)
+            disturbed = self._outputs_taken(places, last)
+            meanwhile = self._clock.neighbours()
+            steps, drift = self._steps(), self._check_drift()
+            found = _Timed(
+                disturbed=disturbed, steps=steps, drift=drift,
+                clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None,
+                neighbours=busiest(meanwhile, self._clock.neighbours()),
+            )  # fmt: skip
+        if compare is not None:
+            if self._sparing:
+                self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
+                self._reference.release()
+            _compare_timed(compare, last)
+        return found
 
     def alone(self, calls: int) -> list[float]:
         """Milliseconds of each of so many calls, not in turns with the reference's: for comparing configurations of one
@@ -215,7 +249,9 @@ class Measuring:
         takes.
         """
         eager = self._reference.record.median
-        estimate = statistics.median(self._block(2, kept=False))
+        estimate = statistics.median(self._block(1, kept=False))
+        if estimate < LONG_CALL_MS:
+            estimate = statistics.median(self._block(2, kept=False))
         if estimate > SLOW_FACTOR * eager and estimate > 1.0:
             calls, blocks = CALLS_WHEN_SLOW, 1
         else:
@@ -269,36 +305,22 @@ class Measuring:
             self._blocks.wall.append(wall / calls)
         return times
 
-    def _disturbed(self, places: Sequence[Any], compare: Callable[[int], None] | None) -> bool:
-        """Has a timed output compared; whether the calls left something behind. Raises Failed for a wrong output."""
-        last = (self._turn - 1) % len(self._sets)
+    def _outputs_taken(self, places: Sequence[Any], index: int) -> bool:
+        """Has the outputs of the last timed call on a set copied to the judge's memory; gives whether the calls left
+        something behind.
+        """
         for place in places:
             _filled(place.memory)
         specs = [[{"tensor": place.spec} for place in places]]
-        message = {"do": "clock_check", "index": last, "sets": specs}
+        message = {"do": "clock_check", "index": index, "sets": specs}
         reply = self._process.ask(message, seconds=ANSWER_SECONDS, shared=list(places))
         with well_formed():
-            disturbed = bool(reply["disturbed"])
-        if compare is not None:
-            with self._memory_freed_meanwhile():
-                _compare_timed(compare, last)
-        return disturbed
-
-    @contextmanager
-    def _memory_freed_meanwhile(self) -> Iterator[None]:
-        """No graph nor copy of inputs takes memory, on either side, where there is to be room for what follows."""
-        if not self._sparing:
-            yield
-            return
-        self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
-        self._reference.release()
-        yield
-        self._open_candidate()
+            return bool(reply["disturbed"])
 
     # -------------------------------------------------------------- the rest
     def _steps(self) -> tuple[StepTime, ...]:
-        calls = 3 if statistics.median(self._blocks.samples) < 2.0 else 1
-        message = {"do": "clock_launches", "calls": calls, "index": random.randrange(len(self._sets))}
+        long = statistics.median(self._blocks.samples) >= LONG_CALL_MS
+        message = {"do": "clock_launches", "calls": 1 if long else 3, "index": random.randrange(len(self._sets))}
         reply = self._process.ask(message, seconds=ANSWER_SECONDS)
         with well_formed():
             total = float(reply["total_ms"])

@@ -58,12 +58,17 @@ def _sprinkled(t: Any) -> Any:
 
 def agree(name: str, c: Any, e: Any, r: Any, s: Any) -> None:
     assert can_read(c, e, r, s), name
-    tolerance, want = tolerance_of(c.dtype), row_errors_by_torch(c, e, r, s)
+    tolerance, want = tolerance_of(c.dtype), row_errors_by_torch(c, e, r, s, tolerance_of(c.dtype))
+    near = want.near_the_host()
+    assert all(
+        torch.equal(getattr(near, n).cpu(), getattr(want, n).cpu()) for n in ("scale", "noise", "error", "squares")
+    )
+    assert bool(near.far) == bool(want.far), name
     for programs in (2, MAX_PROGRAMS):
         most, squares, far = measure_rows(c, e, r, s, tolerance, programs)
         assert torch.equal(most, torch.stack([want.scale, want.noise, want.error])), name
         assert torch.allclose(squares, want.squares, rtol=1e-12, atol=0), (name, squares, want.squares)
-        assert bool(far) != is_all_close(c, e, tolerance), name
+        assert bool(far) == bool(want.far) != is_all_close(c, e, tolerance), name
 
 
 def main(device: str) -> int:

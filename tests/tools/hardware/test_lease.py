@@ -66,6 +66,74 @@ def test_several_check_side_by_side_and_nobody_overtakes_whoever_wants_to_be_alo
     assert order == ["alone", "late"]
 
 
+def test_who_shares_the_gpu_may_be_alone_for_a_while_and_the_others_wait_with_what_they_have():
+    order, entered, ended = [], threading.Event(), threading.Event()
+
+    def beside() -> None:
+        with gpu_lease("test-gpu-timing", shared=True) as lease:
+            entered.set()
+            with lease.alone():
+                order.append("beside")
+        ended.set()
+
+    with gpu_lease("test-gpu-timing", shared=True) as lease:
+        with lease.alone():
+            other = threading.Thread(target=beside)
+            other.start()
+            assert not entered.wait(0.2)  # it shares the GPU, and does not compute
+            order.append("first")
+        with pytest.raises(InfrastructureError, match="another process"):  # who wants all of it waits for all to end
+            gpu_lease("test-gpu-timing", 0.1).__enter__()
+    assert ended.wait(60.0)
+    other.join()
+    assert order == ["first", "beside"]
+
+
+def test_two_who_share_and_time_at_once_do_it_one_after_the_other():
+    inside, most = [], []
+
+    def times() -> None:
+        with gpu_lease("test-gpu-two", shared=True) as lease, lease.alone():
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.02)
+            inside.pop()
+
+    threads = [threading.Thread(target=times) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1, 1]
+
+
+def test_who_computes_gives_way_to_whoever_waits_to_be_alone_and_to_nobody_else():
+    waiting, order = threading.Event(), []
+
+    def times() -> None:
+        with gpu_lease("test-gpu-way", shared=True) as lease:
+            waiting.set()
+            with lease.alone():
+                order.append("timed")
+
+    with gpu_lease("test-gpu-way", shared=True) as lease:
+        lease.give_way()  # nobody waits
+        other = threading.Thread(target=times)
+        other.start()
+        assert waiting.wait(60.0)
+        until = time.monotonic() + 60.0
+        while not order and time.monotonic() < until:
+            lease.give_way()
+        order.append("went on")
+    other.join()
+    assert order == ["timed", "went on"]
+
+
+def test_who_has_the_gpu_to_himself_is_alone_already():
+    with gpu_lease("test-gpu-own") as lease, lease.alone():
+        pass
+
+
 def test_what_is_raised_while_the_gpu_is_held_comes_out_as_it_is():
     with pytest.raises(FileNotFoundError, match="of the work"), gpu_lease("test-gpu-raises"):
         raise FileNotFoundError("of the work")

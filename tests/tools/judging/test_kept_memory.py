@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from kernelwright.tools.judging import judge as judging
+from kernelwright.tools.judging import room_on_gpu
 from kernelwright.tools.judging.judge import Judge
 from kernelwright.tools.judging.own_work import Rule
+from kernelwright.tools.judging.room_on_gpu import RoomOnGpu
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references import kept_problems
 from kernelwright.tools.references.input_distributions import Draw
@@ -89,6 +91,9 @@ class PretendedMemory:
     def free(self) -> int:
         return self._bytes - self._judge.kept_bytes()
 
+    def is_roomy(self) -> bool:
+        return False
+
     def unused(self) -> int:
         return 0
 
@@ -104,10 +109,11 @@ def on_a_small_gpu(zygote, monkeypatch, layers: float) -> Judge:
     judge = Judge("cpu", zygote)
     judge.memory = PretendedMemory(judge, layers)
     judge._kept = KeptProblems(judge.memory, 1)
+    judge.room = RoomOnGpu(judge.memory, judge._kept, judge.buffers, None, judge.unmap, None, 1)
     monkeypatch.setattr(kept_problems, "KEPT_MEMORY_DIVISOR", 1)
     monkeypatch.setattr(kept_problems, "LARGE_DRAW_DIVISOR", 1)
-    monkeypatch.setattr(judging, "COPIES_OF_A_CALL", 1)
-    monkeypatch.setattr(judging, "LARGE_DRAW_DIVISOR", 100)
+    monkeypatch.setattr(room_on_gpu, "COPIES_OF_A_CALL", 1)
+    monkeypatch.setattr(room_on_gpu, "LARGE_DRAW_DIVISOR", 100)
     set_up = judging.set_up
 
     def with_so_much(*args, **kwargs):
@@ -148,7 +154,7 @@ def test_ten_problems_in_turns_on_a_gpu_that_holds_one_are_all_answered(zygote, 
 
 def test_what_was_not_foreseen_is_tried_once_more_alone(zygote, monkeypatch):
     with on_a_small_gpu(zygote, monkeypatch, layers=2.5) as judge:
-        monkeypatch.setattr(judging, "COPIES_OF_A_CALL", 0)
+        monkeypatch.setattr(room_on_gpu, "COPIES_OF_A_CALL", 0)
         asked(judge, 1), asked(judge, 2)
         assert asked(judge, 3) is not None
         assert [is_kept(judge, number) for number in (1, 2, 3)] == [False, False, True]

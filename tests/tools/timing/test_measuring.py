@@ -4,6 +4,7 @@ The process and the reference answer from a script.
 """
 
 import time
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -96,7 +97,8 @@ class Gpu:
 
 
 def measured(process, reference, gpu=None, **named):
-    found = Measuring(gpu or Gpu(), process, reference, SETS, {0: 2}, named.get("sparing", False))
+    sparing, alone = named.get("sparing", False), named.get("alone", nullcontext)
+    found = Measuring(gpu or Gpu(), process, reference, SETS, {0: 2}, sparing, alone)
     return found.run((), named.get("compare"), time.monotonic())
 
 
@@ -203,7 +205,7 @@ def test_the_interval_holds_the_median_and_the_bound_is_least_kind():
     assert speedup_with_lower_bound(b, a) == (2.0, 1.9 / 1.1)
 
 
-def test_a_large_answer_is_compared_while_neither_side_keeps_graphs_and_then_the_launches_are_timed():
+def test_a_large_answer_is_compared_while_neither_side_keeps_graphs():
     process, reference, seen = Process(), Reference(), []
 
     def compare(index):
@@ -212,9 +214,30 @@ def test_a_large_answer_is_compared_while_neither_side_keeps_graphs_and_then_the
     found = measured(process, reference, compare=compare, sparing=True)
     assert seen == [("clock_close", 1)]
     after = [message["do"] for message in process.asked]
-    assert after[after.index("clock_check") :] == [
-        "clock_check", "clock_close", "clock_open", "clock_launches", "clock_close",
-    ]  # fmt: skip
+    assert after[after.index("clock_check") :] == ["clock_check", "clock_launches", "clock_close", "clock_close"]
     assert found.steps
     measured(process, reference, compare=compare)
-    assert seen[1:] == [("clock_check", 1)], "a small one beside them"
+    assert seen[1:] == [("clock_launches", 1)], "a small one beside them"
+
+
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_nobody_else_computes_while_something_is_timed_and_others_do_while_graphs_are_made_and_answers_compared(
+    disturbed,
+):
+    inside, seen = [], []
+
+    class Watched(Process):
+        def ask(self, message, **named):
+            seen.append((message["do"], bool(inside)))
+            return super().ask(message, **named)
+
+    @contextmanager
+    def alone():
+        inside.append(1)
+        yield
+        inside.pop()
+
+    process = Watched(disturbed=[disturbed])
+    measured(process, Reference(), compare=lambda index: seen.append(("compare", bool(inside))), alone=alone)
+    assert {name for name, was_alone in seen if was_alone} == {"clock_block", "clock_check", "clock_launches"}
+    assert {name for name, was_alone in seen if not was_alone} == {"clock_open", "compare", "clock_close"}

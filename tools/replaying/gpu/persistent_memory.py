@@ -17,6 +17,8 @@ change or not.
 """
 UNUSED_MEMORY_DIVISOR = 64
 """The part of the GPU's memory that torch's allocator may keep unused in one process."""
+ROOMY_DIVISOR = 3
+"""While this part of the GPU's memory is free, unused memory is kept."""
 POISON_BYTE = 0xFF
 ALLOCATION_GRANULARITY_BYTES = 512
 """Bytes, of which torch's allocator gives a multiple, from an address that is one."""
@@ -99,12 +101,20 @@ class PersistentTensors:
 
 
 def give_back_unused() -> None:
-    """Memory that torch's allocator keeps unused goes back to the device where it is much."""
+    """Memory that torch's allocator keeps unused goes back to the device where it is much, and where not much is free:
+    giving gigabytes back and taking them again costs more than what they are for.
+    """
     import torch
 
     unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    if unused > torch.cuda.mem_get_info()[1] // UNUSED_MEMORY_DIVISOR:
+    free, total = torch.cuda.mem_get_info()
+    if unused > total // UNUSED_MEMORY_DIVISOR and not is_roomy(free, total):
         torch.cuda.empty_cache()
+
+
+def is_roomy(free: int, total: int) -> bool:
+    """Whether so many bytes of a GPU are free that nothing need be given back for others."""
+    return free >= total // ROOMY_DIVISOR
 
 
 def _free_bytes() -> int:

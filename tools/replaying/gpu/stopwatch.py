@@ -18,6 +18,8 @@ CYCLES_PER_MICROSECOND = 2_000
 """Cycles of the GPU, rounded up: it is kept waiting for so long that the host is ahead of it."""
 MAX_IDLE_MICROSECONDS = 20_000.0
 """Microseconds of the same."""
+LONG_CALL_SECONDS = 2e-3
+"""A call that takes so long until the device is done is not repeated to learn what the host takes for it."""
 
 _flush_buffers: dict[int, Any] = {}
 
@@ -68,18 +70,23 @@ def timed_block(
 
 def host_time(call: Callable[[], Any], times: int = 2) -> float:
     """Microseconds until a call returns that only fills the queue: the least of a few, after one that is not
-    counted. The queue holds them all: the device is waited for before and after.
+    counted; of one, where a call keeps the device busy for long. The queue holds them all: the device is waited for
+    before and after.
     """
     import torch
 
-    found = []
     torch.cuda.synchronize()
-    for _ in range(times + 1):
+    begun = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    long = time.perf_counter() - begun > LONG_CALL_SECONDS
+    found = []
+    for _ in range(1 if long else times):
         begun = time.perf_counter()
         call()
         found.append((time.perf_counter() - begun) * 1e6)
     torch.cuda.synchronize()
-    return min(found[1:])
+    return min(found)
 
 
 class StepTimes:

@@ -157,17 +157,18 @@ class TimedTrace:
 
     def _clock_launches(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
         """Milliseconds of every launch of a call, and of every operator that has work for the device, each by
-        itself and in order: the median over `calls` calls.
+        itself and in order: the median over `calls` calls, after one more that is not counted where they are several.
         """
-        call = self._calls[int(message.get("index", 0))]
+        call, calls = self._calls[int(message.get("index", 0))], int(message.get("calls", 3))
+        uncounted = int(calls > 1)
         found: list[list[tuple[Any, float]]] = []
-        for _ in range(int(message.get("calls", 3)) + 1):
+        for _ in range(calls + uncounted):
             times = StepTimes(_has_work)
             call.kept.restore()
             self._timed_steps(call.inputs, self._choices, times)
             found.append(times.told())
         rows = []
-        for same in zip(*found[1:], strict=True):
+        for same in zip(*found[uncounted:], strict=True):
             step = same[0][0]
             name, grid = self._label(step)
             ms = statistics.median(ms for _, ms in same)

@@ -1,0 +1,100 @@
+"""The memory of a GPU that a judge keeps for speed alone: when it is given back, to its own next problem, to the
+candidate's process, or to the other judges of that GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+from kernelwright.tools.hardware.gpus import Gpu
+from kernelwright.tools.hardware.memory_requests import wait_for_memory
+from kernelwright.tools.judging.profiling import Profiler
+from kernelwright.tools.judging.turns import fits_beside_others
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_spec import input_spec
+from kernelwright.tools.references.kept_problems import (
+    KEPT_MEMORY_DIVISOR,
+    LARGE_DRAW_DIVISOR,
+    GpuMemory,
+    KeptProblems,
+)
+from kernelwright.tools.references.shared_tensors import Buffers
+
+COPIES_OF_A_CALL = 6
+"""Room that is made beforehand for a problem on a GPU, in inputs, weights and outputs of one call: the judge's own and
+those that the candidate is given, with what the reference and the candidate compute on the way.
+"""
+
+
+class RoomOnGpu:
+    """What one judge keeps on its GPU, and lets go of."""
+
+    def __init__(
+        self, memory: GpuMemory, kept: KeptProblems, buffers: Buffers, profiler: Profiler | None,
+        unmap: Callable[[], None], gpu: Gpu | None, sharers: int,
+    ) -> None:  # fmt: skip
+        """unmap: has the replayer's process unmap what it has of the judge's memory. sharers: judges on this GPU."""
+        self.memory, self.kept, self._buffers, self._profiler = memory, kept, buffers, profiler
+        self._unmap, self._gpu, self._sharers = unmap, gpu, sharers
+        self._parts = KEPT_MEMORY_DIVISOR if sharers == 1 else 2 * KEPT_MEMORY_DIVISOR
+        """Others need room too, for problems of which one alone fills half of the memory."""
+
+    def trim(self) -> None:
+        """What waits to be used again is given back where it is much.
+
+        The replayer's process has it mapped, and unmaps it first.
+        """
+        whole = self.memory.total() // self._sharers
+        if self._buffers.waiting > whole // self._parts:
+            self._unmap()
+            self._buffers.trim(whole // self._parts // 2)
+        if self._sharers > 1:
+            self.give_back_unused()
+
+    def give_back_unused(self) -> None:
+        """The replayer shares the GPU with what torch keeps here for later: where that is much, and not much is free,
+        it is given back first.
+        """
+        memory = self.memory
+        if memory.unused() > memory.total() // LARGE_DRAW_DIVISOR and not memory.is_roomy():
+            memory.give_back_unused()
+
+    def make_for(self, problem: Problem) -> None:
+        """What is kept of other problems is let go of, that which was used longest ago first, until one that fills much
+        of the memory may find enough.
+        """
+        spec = input_spec(problem, as_it_is=True)
+        needed = COPIES_OF_A_CALL * (spec.bytes + spec.output_bytes)
+        if needed <= self.memory.total() // LARGE_DRAW_DIVISOR or needed <= self.memory.free():
+            return
+        self._unmap()
+        self._buffers.trim()
+        while needed > self.memory.free() and (self._drop_timed(problem) or self.kept.drop_oldest(problem.name)):
+            pass
+        self.memory.give_back_unused()
+        if needed > self.memory.free() and self._sharers > 1 and self._gpu is not None:
+            self._ask_others(problem, self._gpu, needed)
+
+    def _ask_others(self, problem: Problem, gpu: Gpu, needed: int) -> None:
+        """Asks the other judges of this GPU for memory, unless they may be at work beside this problem."""
+        if not fits_beside_others(problem, gpu):
+            wait_for_memory(gpu.uuid, needed, self._sharers - 1)
+
+    def give(self, needed: int) -> None:
+        """Lets go of what is kept until so many bytes of the GPU are free, of what was used last, too."""
+        if needed > self.memory.free_for_all():
+            self._unmap()
+            self._buffers.trim()
+            while needed > self.memory.free() and (self._drop_timed() or self.kept.drop_oldest(last_too=True)):
+                pass
+            gc.collect()  # what was dropped may lie in circles
+            self.memory.give_back_unused()
+
+    def _drop_timed(self, besides: Problem | None = None) -> bool:
+        return self._profiler is not None and self._profiler.drop_oldest(besides)
+
+    def keeps_much(self) -> bool:
+        """Whether a candidate found no memory where much is kept here."""
+        kept = self.memory.reserved() + self._buffers.waiting
+        return kept > self.memory.total() // LARGE_DRAW_DIVISOR
