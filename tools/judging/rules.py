@@ -61,6 +61,8 @@ class AtSize(Value):
     why: str = ""
     required: bool = False
     """Whether the candidate may not refuse it."""
+    one_call: bool = False
+    """Whether one call is all that is made there however long it is: it is larger than most, and there are several."""
 
 
 @dataclass

@@ -24,7 +24,7 @@ def longest(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace |
     """
     reached: dict[str, AtSize] = {}
     for size in sizes:
-        if interpreted and _programs_of(interpreted[size.index]) > MAX_PROGRAMS:
+        if size.one_call or (interpreted and _programs_of(interpreted[size.index]) > MAX_PROGRAMS):
             continue
         for name, extent in size.sizes.items():
             least = max(

@@ -8,6 +8,7 @@ import functools
 import math
 import random
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.problem import Problem, ProblemError
@@ -53,6 +54,8 @@ MIN_EXTENT_TO_CAP = 64
 POOL_SIZES = 14
 """Sizes that the verdicts of one epoch choose from, at most; twice as many as one verdict tries where that is less."""
 COMMON_BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+MIN_OTHERS_OF_POOL = 1
+"""Sizes that are drawn from the pool behind those that tell most, where a verdict has several broad ones."""
 MAX_REACHING_SIZES = 6
 """Sizes tried for a kernel that is launched at full size only."""
 
@@ -90,20 +93,31 @@ def select(problem: Problem, source: str, device: str, seed: int, count: int) ->
     notes = [small.note] if small and small.note else []
     if count <= 0:
         return Selection(base=base, notes=tuple(notes))
-    must, drawn, more = _drawn(problem, source, sizes, on_cpu, seed, count)
+    chosen = _drawn(problem, source, sizes, on_cpu, seed, count)
     others = [
-        AtSize(index=first + 1 + i, problem=d.applied(problem), sizes=d.sizes, why=d.why, required=d in must)
-        for i, d in enumerate(drawn)
-    ]
-    return Selection(base=base, others=tuple(others), notes=(*notes, *more))
+        AtSize(
+            index=first + 1 + i, problem=d.applied(problem), sizes=d.sizes, why=d.why,
+            required=d in chosen.must, one_call=d in chosen.broad,
+        )
+        for i, d in enumerate(chosen.every)
+    ]  # fmt: skip
+    return Selection(base=base, others=tuple(others), notes=(*notes, *chosen.notes))
 
 
-def _drawn(
-    problem: Problem, source: str, base: dict[str, int], on_cpu: bool, seed: int, count: int
-) -> tuple[Sequence[Drawn], list[Drawn], tuple[str, ...]]:
-    """The author's own sizes, all sizes (those first), and notes.
+class _Chosen(NamedTuple):
+    """The sizes of a verdict beside its base."""
 
-    A quarter is drawn for this verdict alone, from the numbers in the candidate's text; the rest is chosen from a pool
+    must: Sequence[Drawn]
+    """The author's own."""
+    every: list[Drawn]
+    """All of them, the author's first."""
+    broad: Sequence[Drawn]
+    """Those that are large in two dimensions at once, or in all."""
+    notes: tuple[str, ...]
+
+
+def _drawn(problem: Problem, source: str, base: dict[str, int], on_cpu: bool, seed: int, count: int) -> _Chosen:
+    """A quarter is drawn for this verdict alone, from the numbers in the text of the candidate; the rest is from a pool
     that the verdicts of one epoch share, so that what the reference makes of them is computed once for several
     candidates.
     """
@@ -125,6 +139,9 @@ def _drawn(
         *rng.sample(crossing, min(len(crossing), CROSSING_SIZES)),
     ]
     own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
+    broad: tuple[Drawn, ...] = ()
+    if on_cpu and count >= FEW_SIZES:  # beside all others
+        broad = _broad(problem, small, seed >> 16) or two_large_extents(problem, small, seed)
     wanted = max(0, count - len(own.sizes))
     pool = (
         _draw_pool(problem, tuple(sorted(base.items())), on_cpu, seed >> 16, min(POOL_SIZES, 2 * count))
@@ -133,12 +150,10 @@ def _drawn(
     )
     left = [d for d in pool if d.sizes not in [o.sizes for o in own.sizes]]
     first, rest = left[: wanted // 2], left[wanted // 2 :]  # what tells most comes first
-    chosen = [*first, *random.Random(seed).sample(rest, min(len(rest), wanted - len(first)))]
-    broad: tuple[Drawn, ...] = ()
-    if on_cpu and count >= FEW_SIZES:  # beside all others
-        broad = _broad(problem, small, seed >> 16) or two_large_extents(problem, small, seed)
+    more_of_them = max(MIN_OTHERS_OF_POOL, wanted - len(first) - len(broad) // 2)
+    chosen = [*first, *random.Random(seed).sample(rest, min(len(rest), wanted - len(first), more_of_them))]
     found = [*own.sizes, *chosen, *(d for d in broad if d.sizes not in [o.sizes for o in (*own.sizes, *chosen)])]
-    return must, found, own.notes if len(found) < count else ()
+    return _Chosen(must, found, broad, own.notes if len(found) < count else ())
 
 
 def _some_of(thin: Sequence[Drawn], rng: random.Random, count: int) -> list[Drawn]:
