@@ -17,6 +17,7 @@ import json
 import math
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import threading
@@ -124,19 +125,28 @@ def main() -> None:
     if asked.only_batch:
         print(json.dumps(batch(asked, problems_of(asked, [*entries(), *variants(0)]), options_of_all()), indent=1))
         return
-    rows, summary = run(asked)
+    rows, summary = ours(asked)
+    tell(rows, summary, asked)
+    if not asked.only_ours:
+        theirs_beside(rows, summary, asked)
+        tell(rows, summary, asked)
+
+
+def tell(rows: list[dict], summary: dict, asked: argparse.Namespace) -> None:
+    """Prints the table, and writes it where that was asked for: also before their harness has begun, for it is slow."""
     text = table(rows, summary, asked)
-    print(text)
+    print(text, flush=True)
     if asked.out:
         asked.out.write_text(text)
         asked.out.with_suffix(".json").write_text(json.dumps({"rows": rows, "summary": summary}, indent=1))
 
 
-def run(asked: argparse.Namespace) -> tuple[list[dict], dict]:
+def ours(asked: argparse.Namespace) -> tuple[list[dict], dict]:
+    """Our verdicts one after the other, once more, and in a batch."""
     from kernelwright.tools.pipeline import Evaluator
 
-    options, rows, first = options_of_all(), [], entries()
-    chosen = [*first, *variants(1)]
+    options, rows = options_of_all(), []
+    chosen = [*entries(), *variants(1)]
     problems = problems_of(asked, chosen)
     start = time.monotonic()
     with Evaluator(asked.device, workers=asked.workers) as evaluator:
@@ -160,19 +170,23 @@ def run(asked: argparse.Namespace) -> tuple[list[dict], dict]:
         "again_p50": middle(again, 0.5),
         "again_p95": middle(again, 0.95),
     }
-    if not asked.only_ours:
-        begin = time.monotonic()
-        for row, entry in zip(rows, first, strict=False):
-            if time.monotonic() - begin < asked.limit:
-                row["kb_seconds"], row["kb"] = theirs(asked.kernelbench, entry)
-                print(entry.problem, entry.kind, row["kb_seconds"], row["kb"], file=sys.stderr, flush=True)
+    return rows, {**summary, "ratio": None, "judged_by_both": 0, "agree": 0}
+
+
+def theirs_beside(rows: list[dict], summary: dict, asked: argparse.Namespace) -> None:
+    """Their harness over the first candidates, for as long as it may take; what it says goes into rows and summary."""
+    begin = time.monotonic()
+    for row, entry in zip(rows, entries(), strict=False):
+        if time.monotonic() - begin < asked.limit:
+            row["kb_seconds"], row["kb"] = theirs(asked.kernelbench, entry)
+            print(entry.problem, entry.kind, row["kb_seconds"], row["kb"], file=sys.stderr, flush=True)
     pairs = [row for row in rows if "kb_seconds" in row]
-    summary["ratio"] = (
-        math.exp(sum(math.log(r["kb_seconds"] / r["seconds"]) for r in pairs) / len(pairs)) if pairs else None
-    )
+    if pairs:
+        ratios = [r["kb_seconds"] / r["seconds"] for r in pairs]
+        summary["ratio"] = math.exp(statistics.fmean(map(math.log, ratios)))
+        summary["theirs_a_minute"] = 60 * len(pairs) / sum(r["kb_seconds"] for r in pairs)
     summary["agree"] = sum(r["kb"].get("correct", False) == r["correct"] for r in pairs)
     summary["judged_by_both"] = len(pairs)
-    return rows, summary
 
 
 def options_of_all():
@@ -282,7 +296,8 @@ def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:
         f"`python -m bench.verdicts --kernelbench DIR`, {gpu}, torch {torch.__version__}, Python "
         f"{platform.python_version()}, {os.cpu_count()} cores, {date.today().isoformat()}.", "",
         f"- Faster by a geometric mean of **{ratio}** over {summary['judged_by_both']} candidates judged "
-        f"by both; verdicts agree on {summary['agree']} of them.",
+        f"by both; verdicts agree on {summary['agree']} of them. It makes {summary.get('theirs_a_minute', 0):.1f} a "
+        "minute, one after the other.",
         f"- In a batch of {summary['batch']}, {summary['right']} of them right, by {summary['judges']} judge "
         f"processes: **{summary['a_minute']:.0f} candidates a minute** on one "
         f"GPU, GPU busy {summary['gpu_busy_percent']:.0f} % of the wall clock (nvidia-smi, sampled every 100 "
