@@ -1,1 +1,3 @@
-"""What to do next. Floor 2: may import store, tools and policies."""
+"""The agent floor: problems, prompts, the machine that solves them, batches, and views of stored runs. Floor 2: it may
+import store, tools and policies.
+"""

@@ -8,7 +8,7 @@ from kernelwright.errors import InputError
 from kernelwright.store.database import Store
 
 DEFAULT_DATABASE = Path(".kernelwright") / "runs.db"
-"""In the folder where the command is given."""
+"""The default database, in the folder where the command is given."""
 
 
 def open_store(where: str | None, *, readonly: bool = False, create: bool = True) -> Store:

@@ -1,4 +1,4 @@
-"""What is wrong with this machine for our purposes, and what to do about each thing."""
+"""Finds the problems of this machine that matter for Kernelwright, and says what to do about each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUPPORTED_TORCH = ((2, 11), (2, 16))
 
 
 class Severity(StrEnum):
-    """How much a trouble of this machine matters."""
+    """The severity of a problem of this machine."""
 
     ERROR = "error"
     """Nothing works until it is mended."""
@@ -32,11 +32,11 @@ class MachineTrouble(Value):
     severity: Severity
     what: str
     fix: str
-    """One line that can be followed."""
+    """One line of advice that can be followed."""
 
 
 def diagnose(machine: Machine) -> tuple[MachineTrouble, ...]:
-    """Every trouble, the gravest first."""
+    """Returns every problem, the most severe first."""
     found = [
         *_libraries(machine),
         *_gpu(machine),
@@ -161,7 +161,7 @@ def _room(machine: Machine) -> list[MachineTrouble]:
 
 
 def _pair(version: str) -> tuple[int, int]:
-    """(2, 13) of "2.13.0+cpu"; (0, 0) where it cannot be read."""
+    """Parses the first two numbers of a version: (2, 13) of "2.13.0+cpu"; (0, 0) where it cannot be read."""
     major, _, rest = version.partition(".")
     minor = rest.split(".")[0].split("+")[0]
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)

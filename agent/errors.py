@@ -1,4 +1,4 @@
-"""How a command ends: the exit code, and the one line that says what to do. Imports nothing heavy."""
+"""Maps the end of a command to its exit code and the one line that says what to do. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Exit(IntEnum):
     """Exit codes of every command."""
 
     DONE = 0
-    """For `check`: correct, and does its own work."""
+    """The command succeeded. For `check`: the kernel is correct, and does its own work."""
     INCORRECT = 1
     BAD_INPUT = 2
     """Something that the user gave cannot be used."""
     INFRASTRUCTURE = 3
-    """This machine's trouble, or ours: the candidate was not judged."""
+    """This machine failed, or Kernelwright did: the candidate was not judged."""
     INTERRUPTED = 130
     NOBODY_READS = 141
     """Whoever read the output went away before its end (`| head`): the shell's own number for that, so that it is not
@@ -41,11 +41,11 @@ REQUIREMENT_OF_MODULE = {
     "vllm": "kernelwright[vllm]",
     "pyarrow": "pyarrow",
 }
-"""What pip installs a missing module with, by the module's name."""
+"""The argument of pip install for a missing module, by the module's name."""
 
 
 def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
-    """One line for people, and the exit code, for anything that ends a command of `program` early."""
+    """Returns one line for the user, and the exit code, for any exception that ends a command of `program` early."""
     import typer
 
     from kernelwright.agent.command_line.command_class import USAGE_ERROR
@@ -119,7 +119,7 @@ def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoRetur
 
 
 def _nobody_reads(error: BaseException | None) -> bool:
-    """Whether it was raised while a pipe that nobody reads was handled."""
+    """Whether the exception was raised while a broken pipe was handled."""
     while error is not None:
         if isinstance(error, BrokenPipeError):
             return True

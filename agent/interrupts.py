@@ -11,9 +11,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 STOPPING_AFTER_STEP = "stopping after this step; Ctrl-C again stops at once, at the last checkpoint"
-"""What a training says at the first Ctrl-C: a step may take a minute."""
+"""The message of a training at the first Ctrl-C: a step may take a minute."""
 STOPPING_SOON = "stopping as soon as what has just begun is whole"
-"""What is said at the first Ctrl-C where it is held back: the import of torch takes seconds."""
+"""The message at the first Ctrl-C where it is held back: the import of torch takes seconds."""
 
 
 @contextmanager

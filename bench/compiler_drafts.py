@@ -35,7 +35,13 @@ from bench.compiler_drafts_tuning import tuned
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.agent.tuning.settings import PrecisionClass
-from kernelwright.policies.inductor.draft import SUITE_DRAFT_SECONDS, Draft, Mode, in_fp32, is_split
+from kernelwright.policies.inductor.draft import (
+    SUITE_DRAFT_SECONDS,
+    Draft,
+    Mode,
+    has_split_products,
+    with_fp32_products,
+)
 from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.pipeline import Evaluator
@@ -80,7 +86,7 @@ def measured(
     made = drafted(precision is not PrecisionClass.IEEE)
     row = row.with_(
         drafted=made.usable, refused=made.refused, kernels=made.kernels, library_calls=made.library_calls,
-        fixed_sizes=made.fixed_sizes, algebra=made.algebra, split=is_split(made.source),
+        fixed_sizes=made.fixed_sizes, algebra=made.algebra, split=has_split_products(made.source),
         draft_seconds=time.monotonic() - start,
     )  # fmt: skip
     if not made.usable:
@@ -92,7 +98,7 @@ def measured(
     try:
         report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))
         imprecise = report.failure is not None and report.failure.fault in ARITHMETIC_FAULTS
-        exact = (drafted(False).source if row.split else in_fp32(source)) if imprecise else ""
+        exact = (drafted(False).source if row.split else with_fp32_products(source)) if imprecise else ""
         if exact and exact != source:
             row, source = row.with_(in_fp32=True, split=False), exact
             report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))

@@ -19,7 +19,7 @@ from datetime import date
 from itertools import islice
 from pathlib import Path
 
-from kernelwright.rl.data.cleaning.running import Cleaned, clean
+from kernelwright.rl.data.cleaning.running import CleaningResult, clean_corpus
 from kernelwright.rl.data.rows import Kind, Row, Split, row_of, write_rows
 from kernelwright.rl.data.synth.engine.mistakes import make_mistakes
 from kernelwright.rl.data.synth.engine.tasks import stream
@@ -60,14 +60,16 @@ def main() -> None:
         write_rows(source, islice(rows(), asked.rows))
         drawn = time.monotonic() - start
         size = sum(path.stat().st_size for path in source.glob("*.parquet"))
-        result = clean(source, Path(folder, "out"), asked.against, asked.workers, lambda step: print(step, flush=True))
+        result = clean_corpus(
+            source, Path(folder, "out"), asked.against, asked.workers, lambda step: print(step, flush=True)
+        )
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     PAGE.write_text(page(result, drawn, size, own, children), encoding="utf-8")
     print(PAGE.read_text(encoding="utf-8"))
 
 
 def page(
-    result: Cleaned, drawn: float, size: int, own: resource.struct_rusage, children: resource.struct_rusage
+    result: CleaningResult, drawn: float, size: int, own: resource.struct_rusage, children: resource.struct_rusage
 ) -> str:
     suites = ", ".join(f"{count} problems of {name}" for name, count in result.against.items())
     facts = (

@@ -16,7 +16,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-from kernelwright.rl.training.online.measuring import interval
+from kernelwright.rl.training.online.measuring import bootstrap_interval
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 
@@ -55,7 +55,7 @@ def main() -> None:
     before, after = (all_rates(one, asked.turns, asked.split) for one in (asked.before, asked.after))
     both = sorted(before.keys() & after.keys())
     steps = [100 * (after[problem] - before[problem]) for problem in both]
-    low, high = interval(steps)
+    low, high = bootstrap_interval(steps)
     means = [100 * sum(found[problem] for problem in both) / len(both) for found in (before, after)]
     print(
         f"{len(both)} problems: {means[0]:.1f} % -> {means[1]:.1f} %, {means[1] - means[0]:+.1f} "

@@ -454,13 +454,13 @@ def _times(trainings: dict[str, Any]) -> list[str]:
 
 def _gain(before: dict[str, Any], after: dict[str, Any], split: str) -> str:
     """Paired over the problems that both were measured on."""
-    from kernelwright.rl.training.online.measuring import interval
+    from kernelwright.rl.training.online.measuring import bootstrap_interval
 
     if split not in before or split not in after:
         return "not measured"
     was, now = before[split]["by_problem"], after[split]["by_problem"]
     changes = [100 * (now[problem] - was[problem]) for problem in sorted(was.keys() & now.keys())]
-    low, high = interval(changes)
+    low, high = bootstrap_interval(changes)
     return f"{sum(changes) / len(changes):+.1f} ({low:+.1f} to {high:+.1f})"
 
 

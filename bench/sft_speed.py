@@ -20,7 +20,7 @@ from kernelwright.agent.command_line.arguments import choose_device
 from kernelwright.rl.data.rows import read_rows
 from kernelwright.rl.training.sft.base_model import load_base, load_tokenizer, parameters
 from kernelwright.rl.training.sft.card import git_revision, machine_line
-from kernelwright.rl.training.sft.encoding import Encoded, RowSelection, encode
+from kernelwright.rl.training.sft.encoding import EncodedCorpus, RowSelection, encode
 from kernelwright.rl.training.sft.presets import PRESETS, PresetName, sft_config
 from kernelwright.rl.training.sft.trainer import TrainingClock, make_trainer
 from kernelwright.rl.training.tokenizing import train_tokenizer, training_texts
@@ -49,7 +49,7 @@ class StepTimes(TrainerCallback):
         return (self.ends[-1] - self.ends[skipped - 1]) / (len(self.ends) - skipped)
 
 
-def speed(base: str, tokenizer: Any, rows: Encoded, device: str, steps: int, budget: int, how: str) -> float:
+def speed(base: str, tokenizer: Any, rows: EncodedCorpus, device: str, steps: int, budget: int, how: str) -> float:
     on_gpu = device.startswith("cuda")
     rows_a_batch = max(1, int(budget / rows.train.lengths.mean()))
     given = {

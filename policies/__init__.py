@@ -1,1 +1,1 @@
-"""What a model says. Floor 0: imports nothing of the other packages."""
+"""The policies: models (and a compiler) that answer prompts. Floor 0: imports nothing of the other packages."""

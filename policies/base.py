@@ -1,4 +1,4 @@
-"""What every policy takes and gives: frozen values, one protocol, two errors. Imports pydantic and nothing heavy."""
+"""The interface of every policy: frozen values, one protocol, two errors. It imports pydantic and nothing heavy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Value(BaseModel):
 
 
 class Role(StrEnum):
-    """Who says a message of a conversation."""
+    """The author of a message in a conversation."""
 
     SYSTEM = "system"
     USER = "user"
@@ -36,17 +36,19 @@ class Message(Value):
 
 
 class Sampling(Value):
-    """How to draw a completion. The defaults draw from the model's own distribution, which is what training needs."""
+    """The sampling settings of a completion. The defaults sample from the model's own distribution, which training
+    needs.
+    """
 
     temperature: float = Field(default=1.0, ge=0.0)
-    """0 is greedy."""
+    """The temperature; 0 is greedy."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     top_k: int | None = Field(default=None, ge=1)
     min_p: float = Field(default=0.0, ge=0.0, le=1.0)
     repetition_penalty: float = Field(default=1.0, gt=0.0)
     max_tokens: int = Field(default=2048, ge=1)
     seed: int | None = None
-    """None: the policy draws one where it can, and writes it into the completion."""
+    """The seed; with None the policy chooses one where it can, and writes it into the completion."""
     stop: tuple[str, ...] = ()
     """The text ends before the first of these; the token ids keep the tokens that spelt it."""
 
@@ -60,21 +62,23 @@ class Sampling(Value):
 
 
 class Request(Value):
-    """One completion that is asked for."""
+    """The request for one completion."""
 
     messages: tuple[Message, ...]
     sampling: Sampling = Sampling()
     adapter: str | None = None
     """A LoRA adapter for this request alone: a folder, or the name under which a server has it."""
     thread: str | None = None
-    """Which conversation this belongs to. Only the scripted policy looks: each thread starts the script anew."""
+    """The conversation that the request belongs to. Only the scripted policy uses it: it starts the script anew for
+    each thread.
+    """
     turn: int | None = None
-    """How many completions the thread has had. A scripted run that was killed goes on at the exact answer."""
+    """Number of completions that the thread has had. A scripted run that was killed continues with the right answer."""
     fault: str | None = None
     """The fault of the candidate that is to be repaired; None where there is none."""
 
     def repeated(self, count: int) -> list[Request]:
-        """`count` independent draws: seed, seed + 1, ... where a seed was given."""
+        """Returns `count` independent requests: with the seeds seed, seed + 1, ... where a seed was given."""
         seed = self.sampling.seed
         if seed is None:
             return [self] * count
@@ -82,20 +86,20 @@ class Request(Value):
 
 
 class Usage(Value):
-    """What one completion cost: tokens of the prompt and of the answer, and dollars where the price is known."""
+    """The cost of one completion: tokens of the prompt and of the answer, and dollars where the price is known."""
 
     prompt_tokens: int
     completion_tokens: int
     cached_prompt_tokens: int = 0
-    """How many of the prompt tokens the server had cached, where it says so."""
+    """Number of prompt tokens that the server had cached, where it reports it."""
     dollars: float | None = None
-    """None where the price is unknown. In-process policies are billed by nobody: 0."""
+    """None where the price is unknown; 0 for policies that run in this process."""
     estimated: bool = False
     """The server did not count; the counts are guessed from the length of the text."""
 
 
 class FinishReason(StrEnum):
-    """Why a completion ends."""
+    """The reason why a completion ends."""
 
     STOP = "stop"
     """The model ended, or a stop string came."""
@@ -107,18 +111,18 @@ class FinishReason(StrEnum):
 
 
 class Origin(StrEnum):
-    """Who wrote a candidate's text."""
+    """The author of a candidate's text."""
 
     POLICY = "policy"
     """A model, or a person behind one."""
     COMPILER = "compiler"
-    """torch's compiler: no model sampled it, so nothing of it trains one by GRPO."""
+    """torch's compiler. No model sampled the text, so GRPO cannot train on it."""
     FILE = "file"
-    """The user."""
+    """A file of the user's."""
 
 
 class Completion(Value):
-    """What a policy said, with all that exact training needs."""
+    """The answer of a policy, with everything that exact training needs."""
 
     text: str
     finish: FinishReason
@@ -152,7 +156,7 @@ class Completion(Value):
 
 
 class PromptForm(StrEnum):
-    """How a policy wants to be asked."""
+    """The form of the prompt that a policy was trained on."""
 
     CHAT = "chat"
     """Full instructions in sentences."""
@@ -161,24 +165,26 @@ class PromptForm(StrEnum):
 
 
 class Capabilities(Value):
-    """What a policy can do beside sampling text: the agent and the training ask before they rely on it."""
+    """The abilities of a policy besides sampling text. The agent and the training check them before they
+    rely on one.
+    """
 
     token_ids: bool = False
     logprobs: bool = False
     adapters: bool = False
     seeds: bool = False
-    """The same request with the same seed gives the same completion."""
+    """Whether the same request with the same seed gives the same completion."""
     at_once: int = 1
-    """How many requests a call of `sample` works on together."""
+    """Number of requests that one call of `sample` works on in parallel."""
     context: int | None = None
     """Prompt and completion together, in tokens; None where it is not known."""
     device: str = ""
-    """Where it computes, in this process: cpu, cuda or cuda:N. Empty: elsewhere."""
+    """The device in this process that computes: cpu, cuda or cuda:N. Empty where it computes elsewhere."""
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """Something that answers. `sample` gives one completion for each request, in their order."""
+    """A source of completions. `sample` returns one completion for each request, in their order."""
 
     @property
     def name(self) -> str:
@@ -187,7 +193,9 @@ class Policy(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What its completions hold (token ids, log-probs), and where and how many at once it computes."""
+        """Returns which fields its completions hold (token ids, log-probs), where it computes, and how many requests in
+        parallel.
+        """
         ...
 
     @property
@@ -196,7 +204,9 @@ class Policy(Protocol):
         ...
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Raises PolicyUnavailable or PolicyRefused; what was finished by then is in the error's `finished`."""
+        """Answers the requests. Raises PolicyUnavailable or PolicyRefused; completions that were finished by then are
+        in the error's `finished`.
+        """
         ...
 
     def close(self) -> None:
@@ -206,7 +216,7 @@ class Policy(Protocol):
 
 @runtime_checkable
 class StopsAnswering(Protocol):
-    """A policy that computes here, whose answers under way can be given up: nobody is billed for them."""
+    """A policy that computes on this machine and can abandon the answers that are under way."""
 
     def stop_answering(self) -> None:
         """Nobody is answered any more: who waits gets KeyboardInterrupt, within a step of the model. For good."""
@@ -214,12 +224,12 @@ class StopsAnswering(Protocol):
 
 
 class Trouble(StrEnum):
-    """What kept a policy from answering."""
+    """The cause of a policy's error."""
 
     BUSY = "busy"
-    """429: too many requests for now."""
+    """HTTP 429: too many requests for now."""
     SERVER = "server"
-    """5xx."""
+    """HTTP 5xx: the server failed."""
     TIMEOUT = "timeout"
     """Too slow, or an answer without an end."""
     CONNECTION = "connection"
@@ -227,12 +237,12 @@ class Trouble(StrEnum):
     CUT_OFF = "cut_off"
     """The answer stopped in the middle."""
     NONSENSE = "nonsense"
-    """It answered, but not in the form of the protocol."""
+    """The answer does not have the form of the protocol."""
     NOT_THE_PROTOCOL = "not_the_protocol"
     """The address serves something else."""
     KEY = "key"
     QUOTA = "quota"
-    """No credit left."""
+    """The account has no credit left."""
     MODEL = "model"
     """Missing, or not a model, adapter or tokenizer that fits."""
     REQUEST = "request"
@@ -241,7 +251,7 @@ class Trouble(StrEnum):
     """The prompt does not fit the model."""
     MEMORY = "memory"
     NAME = "name"
-    """No such form of policy."""
+    """There is no such form of policy."""
     SCRIPT = "script"
     """A script that cannot be read, or has no answer left."""
     PRICES = "prices"
@@ -249,7 +259,7 @@ class Trouble(StrEnum):
 
 
 class PolicyError(Exception):
-    """No answer. The message is one line and says what to do."""
+    """The policy gave no answer. The message is one line and says what to do."""
 
     def __init__(self, message: str, trouble: Trouble, *, finished: Mapping[int, Completion] | None = None) -> None:
         super().__init__(" ".join(message.split()))
@@ -277,7 +287,7 @@ class PolicyRefused(PolicyError):
     """The policy cannot be used: it is not worth asking again until the user has changed something."""
 
 
-def sound_logprobs(logprobs: Sequence[float] | None, count: int) -> tuple[float, ...] | None:
+def valid_logprobs(logprobs: Sequence[float] | None, count: int) -> tuple[float, ...] | None:
     """The log-probs if there is one for each token, finite and at most 0 (up to rounding); else None."""
     if (
         logprobs is None

@@ -1,4 +1,4 @@
-"""A policy round another one: what it is comes from the one inside."""
+"""A base for policies that wrap another one: its properties come from the inner policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Forwarding:
 
     @property
     def name(self) -> str:
-        """The name of the policy inside."""
+        """Returns the name of the inner policy."""
         return self.policy.name
 
     @property
@@ -23,11 +23,11 @@ class Forwarding:
 
     @property
     def prompt_form(self) -> PromptForm:
-        """The prompt form of the policy inside."""
+        """Returns the prompt form of the inner policy."""
         return self.policy.prompt_form
 
     def stop_answering(self) -> None:
-        """Has the policy inside answer nobody any more, where it can be stopped in the middle of an answer."""
+        """Has the inner policy abandon its answers, where it can be stopped in the middle of one."""
         if isinstance(self.policy, StopsAnswering):
             self.policy.stop_answering()
 

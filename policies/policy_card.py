@@ -32,11 +32,11 @@ class PolicyCard(Value):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     prompt_form: PromptForm = PromptForm.CHAT
-    """How the model is asked: in a chat, or in the compact form of the small policies."""
+    """The form of prompts: a chat, or the compact form of the small policies."""
     parameters: int | None = None
     """Weights, all of them counted, an adapter's with its base's."""
     base: str | None = None
-    """What its fine-tuning began with: a folder, a hub name, or `new:14m` for random weights."""
+    """The model that the fine-tuning began with: a folder, a hub name, or `new:14m` for random weights."""
     seed: int | None = None
     loss: float | None = None
     """The loss of its fine-tuning, in nats a token."""
@@ -49,7 +49,7 @@ class PolicyCard(Value):
     steps: int | None = None
     """Steps of its last training, which has ended."""
     step: int | None = None
-    """At which a checkpoint was kept, where its training had not ended."""
+    """The step at which a checkpoint was kept, where its training had not ended."""
     trained_on: tuple[str, ...] = ()
     """Problem sets of that training."""
     created: int | None = None
@@ -62,9 +62,8 @@ class PolicyCard(Value):
 
 
 def read_card(folder: Path) -> PolicyCard:
-    """The card of a folder, or of no folder at all: its defaults where nothing is said.
-
-    Raises PolicyRefused where the file cannot be read, or is not a card.
+    """Reads the card of a folder; without a folder or a card it has the defaults. Raises PolicyRefused where the file
+    cannot be read, or is not a card.
     """
     path = folder / CARD_FILE
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""What a token costs: a dated file, and whatever the user puts over it. Unknown stays unknown."""
+"""Prices of tokens: a dated file, and the user's own prices over it. An unknown price stays unknown."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Prices(Value):
     known: tuple[Price, ...] = ()
 
     def of(self, url: str, model: str) -> Price | None:
-        """The price of a model at a server; None where none of the known ones fits."""
+        """Returns the price of a model at a server; None where none of the known ones fits."""
         host = urlsplit(url).hostname or ""
         for price in self.known:
             if fnmatch.fnmatchcase(host, price.host) and fnmatch.fnmatchcase(model, price.model):
@@ -45,7 +45,9 @@ class Prices(Value):
         return None
 
     def dollars(self, url: str, model: str, usage: Usage) -> float | None:
-        """What a completion cost, tokens read from the server's cache at their own price; None where it is unknown."""
+        """Returns the dollars of a completion, with the price for tokens from the server's cache; None where the price
+        is unknown.
+        """
         price = self.of(url, model)
         if price is None:
             return None

@@ -39,7 +39,9 @@ class RetryingPolicy(Forwarding):
         self._on_wait = on_wait
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion for each request; an error that passes carries all that was finished in any attempt."""
+        """Returns one completion for each request; an error that is passed on carries all completions that were
+        finished in any attempt.
+        """
         finished: dict[int, Completion] = {}
         try:
             self._retrying()(self._ask_for_the_rest, requests, finished)

@@ -36,7 +36,7 @@ class Script(Value):
 
     parts: tuple[ScriptPart, ...]
     seconds: float = Field(default=0.0, ge=0.0)
-    """How long each answer takes."""
+    """Seconds that each answer takes."""
     again: bool = False
     """Start from the first answer when the last has been given."""
     prompt_form: PromptForm = PromptForm.CHAT
@@ -69,7 +69,7 @@ class ScriptedPolicy:
         return self._script.prompt_form
 
     def close(self) -> None:
-        """Does nothing: nothing is held."""
+        """Does nothing: a script holds no resources."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """The next answer of the first part that fits each prompt. Raises PolicyRefused where none is left."""
@@ -115,7 +115,7 @@ class ScriptedPolicy:
     def _completion(self, answer: str | Completion, prompt: str, request: Request) -> Completion:
         if isinstance(answer, Completion):
             return answer
-        # Words stand for tokens, so that token budgets can be tested; nobody bills them.
+        # Words are counted as tokens, so that token budgets can be tested; they cost nothing.
         usage = Usage(prompt_tokens=len(prompt.split()), completion_tokens=len(answer.split()), dollars=0.0)
         return Completion(
             text=answer, finish=FinishReason.STOP, usage=usage, policy=self._name, seed=request.sampling.seed

@@ -1,1 +1,1 @@
-"""What to learn. Floor 3: may import everything below."""
+"""The learning floor: corpora, rewards and credit, training and evaluation. Floor 3: it may import everything below."""

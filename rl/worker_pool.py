@@ -16,15 +16,15 @@ from typing import Any
 
 from kernelwright.worker_process import end_with_parent
 
-OWN_SECONDS, TOLD_SECONDS = 1.0, 5.0
-"""For processes to end by themselves, and for those to end that were told to."""
+EXIT_SECONDS, TERMINATION_SECONDS = 1.0, 5.0
+"""Seconds in which processes may end by themselves, and seconds after SIGTERM before they are killed."""
 
 
 @contextmanager
-def pool_of(workers: int, begin: Callable[..., None] | None = None, *given: Any) -> Iterator[ProcessPoolExecutor]:
-    """They share nothing with this one.
+def process_pool(workers: int, begin: Callable[..., None] | None = None, *given: Any) -> Iterator[ProcessPoolExecutor]:
+    """Makes a pool of processes that share no memory with this one.
 
-    `begin(*given)`: called in each, once. At the end, and after Ctrl-C, what is under way is given up.
+    begin: called once in each process with `given`. At the end, and after Ctrl-C, work that is under way is given up.
     """
     pool: ProcessPoolExecutor | None = None
     try:
@@ -40,8 +40,8 @@ def pool_of(workers: int, begin: Callable[..., None] | None = None, *given: Any)
 
 @contextmanager
 def ignoring_interrupts() -> Iterator[None]:
-    """What is started within does not hear Ctrl-C from its first moment (a signal mask is inherited, also by a new
-    program): it would print a traceback while it imports.
+    """Starts processes inside the block so that they ignore Ctrl-C from their first moment, also while they import: a
+    signal mask is inherited, also by a new program.
     """
     from multiprocessing import resource_tracker
 
@@ -56,10 +56,10 @@ def ignoring_interrupts() -> Iterator[None]:
 def _end(pool: ProcessPoolExecutor) -> None:
     own = list((pool._processes or {}).values())  # 3.14 has terminate_workers() for this
     pool.shutdown(wait=False, cancel_futures=True)
-    _joined(own, OWN_SECONDS)
+    _joined(own, EXIT_SECONDS)
     for process in own:
         process.terminate()
-    _joined(own, TOLD_SECONDS)
+    _joined(own, TERMINATION_SECONDS)
     for process in own:
         process.kill()
 
@@ -72,11 +72,11 @@ def _joined(processes: Sequence[BaseProcess], seconds: float) -> None:
 
 # ---------------------------------------------------------------- in such a process
 _last: list[Callable[[], None]] = []
-"""What is to be done before it leaves."""
+"""Functions that this process calls before it exits."""
 
 
-def before_leaving(do: Callable[[], None]) -> None:
-    """Where the one that started this process is killed."""
+def call_before_exit(do: Callable[[], None]) -> None:
+    """Has `do` called where the process that started this one is killed."""
     _last.append(do)
 
 

@@ -1,1 +1,1 @@
-"""Floor 1: what happened. `store.database.Store` opens it; `store.models` are its rows."""
+"""The database floor (floor 1). `store.database.Store` opens a database; `store.models` holds the tables."""

@@ -1,4 +1,4 @@
-"""How trajectories begin, go on and stop. Each function is one transaction of the store."""
+"""Begins, resumes and stops trajectories. Each function is one transaction of the store."""
 
 from __future__ import annotations
 
@@ -36,9 +36,8 @@ def open_run(connection: Connection, name: str, options: dict[str, JsonValue], n
 def begin_in_run(
     connection: Connection, start: TrajectoryStart, run_id: int, sample: int, owner: str, now: float
 ) -> Trajectory:
-    """The run's trajectory with this key and number: new, taken up again, or finished as it is.
-
-    Raises StoreError (BUSY) where a live process works on it.
+    """Returns the run's trajectory with this key and number: a new one, one that is resumed, or a finished one
+    unchanged. Raises StoreError (BUSY) where a live process works on it.
     """
     check_there(connection, BatchRun, run_id)
     lock_trajectories(connection)
@@ -52,7 +51,9 @@ def begin_in_run(
 def begin(
     connection: Connection, start: TrajectoryStart, resume: bool, forked_from: int | None, owner: str, now: float
 ) -> Trajectory:
-    """Outside a run: the latest unfinished one with this key and origin that nobody works on, or a new one."""
+    """Outside of a run: resumes the latest unfinished trajectory with this key and origin that no process works on, or
+    begins a new one.
+    """
     lock_trajectories(connection)
     same = (col(Trajectory.run_id).is_(None), col(Trajectory.key) == start.key)
     if resume:
@@ -111,7 +112,7 @@ def lock_trajectories(connection: Connection) -> None:
 
 
 def put_best(connection: Connection, trajectory_id: int, best_id: int | None) -> None:
-    """`best_id` None: none is correct any more."""
+    """Sets the best candidate of a trajectory; `best_id` None where no candidate is correct any more."""
     if best_id is not None:
         check_there(connection, Candidate, best_id)
     check_there(connection, Trajectory, trajectory_id)

@@ -34,17 +34,19 @@ MAX_VALUES_PER_QUERY = 500
 
 
 def pack_text(text: str) -> bytes:
-    """UTF-8; lone surrogates, which a JSON answer may hold, survive."""
+    """Encodes text as UTF-8; lone surrogates, which a JSON answer may hold, survive."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def unpack_text(body: bytes) -> str:
-    """Reverses `pack_text`."""
+    """Decodes the bytes that `pack_text` made."""
     return body.decode("utf-8", "surrogatepass")
 
 
 def pack_integers(values: Sequence[int]) -> bytes:
-    """One byte for the width, then little-endian. Raises StoreError where a value needs more than 64 bits."""
+    """Packs integers as one byte for the width, then little-endian. Raises StoreError where a value needs more than 64
+    bits.
+    """
     try:
         return _pack(array("i", values))
     except OverflowError:
@@ -62,7 +64,7 @@ def pack_numbers(values: Sequence[float]) -> bytes:
 
 
 def unpack_numbers(body: bytes) -> tuple[Any, ...]:
-    """What `pack_integers` or `pack_numbers` were given."""
+    """Returns the values that `pack_integers` or `pack_numbers` packed."""
     values = array(chr(body[0]))
     values.frombytes(body[1:])
     if sys.byteorder == "big":
@@ -150,7 +152,7 @@ def insert_missing(connection: Connection, table: str, rows: Sequence[dict[str, 
 
 
 def save_blobs(connection: Connection, bodies: Sequence[bytes]) -> list[int]:
-    """The id of each, in order. What is there already is not written again."""
+    """Saves bodies and returns the id of each, in order. A body that is stored already is not written again."""
     rows = [_blob_row(body) for body in bodies]
     ids = insert_missing(connection, "blob", rows)
     return [ids[row["hash"]] for row in rows]
@@ -225,5 +227,5 @@ def token_pieces(ids: Sequence[int]) -> list[tuple[str, bytes]]:
 
 
 def join_tokens(pieces: Sequence[tuple[str, bytes]]) -> tuple[int, ...]:
-    """Reverses `token_pieces`."""
+    """Joins the pieces that `token_pieces` made."""
     return tuple(token for _, body in pieces for token in unpack_numbers(body))

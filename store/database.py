@@ -68,16 +68,19 @@ class Store:
 
     @property
     def where(self) -> str:
-        """The path, or the URL without its password."""
+        """Returns the path, or the URL without its password."""
         return self._engines.where
 
     @property
     def address(self) -> str:
-        """What opens it again. A server's has the password: neither show nor store it."""
+        """Returns the path or the URL that opens the database again.
+
+        The URL of a server contains the password: neither show nor store it.
+        """
         return self._engines.address
 
     def close(self) -> None:
-        """Lets go of what it holds, whether or not that could be written."""
+        """Frees leases and connections, whether or not the leases could be written."""
         self._retire()
         if self._transactions.wrote:
             refresh_statistics(self._engines)
@@ -96,7 +99,7 @@ class Store:
 
         Other threads' writes wait.
         """
-        return self._transactions.together()
+        return self._transactions.one_transaction()
 
     def open_run(self, name: str, options: Mapping[str, JsonValue] | None = None) -> BatchRun:
         """The batch run of this name, made where there is none."""
@@ -217,7 +220,7 @@ class Store:
             return beginning.stop(connection, trajectory_id, stop_reason, finished=None, now=time.time(), **options)
 
     def runs(self) -> list[BatchRun]:
-        """The newest first."""
+        """Returns the runs, the newest first."""
         with self._transactions.read() as session:
             return list(session.execute(select(BatchRun).order_by(col(BatchRun.id).desc())).scalars())
 
@@ -241,13 +244,13 @@ class Store:
         limit: int | None = 50,
         newest: bool = True,
     ) -> list[Trajectory]:
-        """`before`: the id of the last one seen, to go on after it. `limit=None`: all."""
+        """Lists trajectories. `before`: the id of the last one of the page before. `limit=None`: all."""
         with self._transactions.read() as session:
             wanted = wanted or TrajectoryFilter()
             return finding.trajectories(session, wanted, before=before, limit=limit, newest=newest)
 
     def candidate(self, id: int) -> Entry:
-        """A candidate with its trajectory and the verdict in force. Raises StoreError where there is none."""
+        """Returns a candidate with its trajectory and the verdict in force. Raises StoreError where there is none."""
         with self._transactions.read() as session:
             candidate = existing_row(session.connection(), Candidate, id)
             verdict = session.get(Verdict, candidate.verdict_id) if candidate.verdict_id else None
@@ -261,12 +264,15 @@ class Store:
         before: int | None = None,
         limit: int | None = 50,
     ) -> list[Entry]:
-        """`before`: the id of the last one seen, to go on after it (not for FASTEST). `limit=None`: all."""
+        """Lists candidates.
+
+        `before`: the id of the last one of the page before (not for FASTEST). `limit=None`: all.
+        """
         with self._transactions.read() as session:
             return finding.entries(session, wanted or CandidateFilter(), order=order, before=before, limit=limit)
 
     def count(self, wanted: CandidateFilter | None = None) -> int:
-        """How many candidates the filter finds."""
+        """Returns the number of candidates that the filter selects."""
         with self._transactions.read() as session:
             return finding.count(session, wanted or CandidateFilter())
 
@@ -289,12 +295,12 @@ class Store:
     def search(
         self, query: str, wanted: CandidateFilter | None = None, *, before: int | None = None, limit: int = 50
     ) -> list[SearchHit]:
-        """Newest first; store.search says what a query is."""
+        """Searches texts, the newest candidate first; store/search.py describes the queries."""
         with self._transactions.read() as session:
             return finding.search(session, query, wanted or CandidateFilter(), before=before, limit=limit)
 
     def turn(self, candidate_id: int) -> Turn:
-        """One turn with all its texts and tokens."""
+        """Returns one turn with all its texts and tokens."""
         entry = self.candidate(candidate_id)
         with self._transactions.read() as session:
             return next(turns(session, [entry]))
@@ -337,10 +343,10 @@ class Store:
         """Deletes texts that nothing refers to, and gives the room back. On a server: while no batch writes."""
         with self._transactions.write(durable=True) as connection:
             swept = sweep.sweep(connection)
-        self._transactions.alone(sweep.shrink)
+        self._transactions.run_outside_transaction(sweep.shrink)
         return swept
 
     def stats(self) -> Stats:
-        """What the database holds, in numbers."""
+        """Returns the sizes and the numbers of rows of the database."""
         with self._transactions.read() as session:
             return count_everything(session, self._engines)

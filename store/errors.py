@@ -1,7 +1,4 @@
-"""What can go wrong with a database, told in one line that says what to do.
-
-Causes are read from error codes, never from text.
-"""
+"""Errors of a database as one line that says what to do. Causes are read from error codes, never from text."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from kernelwright.tools.report import InfrastructureError
 
 
 class StoreTrouble(StrEnum):
-    """Why the database would not do it."""
+    """The reasons why a database refuses an operation."""
 
     MISSING = "missing"
-    """No such file, folder or row."""
+    """There is no such file, folder or row."""
     FOREIGN = "foreign"
     """A file that is no database, or the database of another program."""
     NEWER = "newer"
@@ -37,7 +34,7 @@ class StoreTrouble(StrEnum):
     BUSY = "busy"
     """A live process works on this very trajectory."""
     INVALID = "invalid"
-    """What was to be saved, or asked for, is not right."""
+    """A value that was to be saved, or a request, is not valid."""
     OTHER = "other"
 
 
@@ -102,7 +99,7 @@ _ADVICE: dict[StoreTrouble, str] = {
 
 
 def trouble_of(error: BaseException) -> StoreTrouble:
-    """The cause by the driver's own code."""
+    """Returns the cause, by the driver's own error code."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
     if isinstance(code, int):
@@ -115,7 +112,7 @@ def trouble_of(error: BaseException) -> StoreTrouble:
 
 
 def explain(error: BaseException, where: str) -> StoreError:
-    """The one line."""
+    """Returns the error as one line that says what to do."""
     trouble = trouble_of(error)
     cause = str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__]
     return StoreError(f"the database {where} {_ADVICE.get(trouble, 'failed')} ({cause[0].strip()})", trouble)

@@ -1,4 +1,4 @@
-"""Who works on a trajectory, so that two commands on one database never take the same one."""
+"""Leases of trajectories, so that two commands on one database never work on the same one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import uuid
 from pathlib import Path
 
 LEASE_SECONDS = 3600.0
-"""How long another host is believed to live after its last write. On the same host the process itself is looked at."""
+"""Time after its last write for which a process of another host counts as alive. On the same host the process itself is
+looked up.
+"""
 
 
 _OPEN: set[str] = set()
@@ -32,7 +34,7 @@ def retire(owner: str) -> None:
 
 
 def is_free(owner: str, lease: float, mine: str, now: float) -> bool:
-    """Whether `mine` may take it: nobody has it, I have it, or who had it is dead or closed."""
+    """Whether `mine` may take the trajectory: it has no owner, `mine` owns it, or its owner is dead or has closed."""
     if not owner or owner == mine:
         return True
     host, _, rest = owner.partition("/")
@@ -45,7 +47,7 @@ def is_free(owner: str, lease: float, mine: str, now: float) -> bool:
 
 
 def is_worked_on(owner: str, lease: float) -> bool:
-    """Whether somebody alive holds it."""
+    """Whether a process that is alive holds the trajectory."""
     return not is_free(owner, lease, "", time.time())
 
 

@@ -1,4 +1,4 @@
-"""Who came from whom: a tree (a forest, where several drafts were made) of candidates."""
+"""The tree of candidates by parent (a forest, where several drafts were made)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from kernelwright.store.records import CandidateFilter, Entry, Order, Turn
 
 
 def lineage(store: Store, trajectory_id: int) -> nx.DiGraph:
-    """An edge from each parent to its child.
-
-    Nodes are candidate ids, with the `entry` of each; a fork's ancestors are there too.
+    """Returns a graph with an edge from each parent to its child. Nodes are candidate ids, with the `entry` of each;
+    the ancestors of a fork are included.
     """
     graph = nx.DiGraph()
     own = store.candidates(CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None)

@@ -20,7 +20,7 @@ from kernelwright.tools.report import Cheat, Fault, Rung
 
 
 class Action(StrEnum):
-    """What a candidate was asked for."""
+    """The kind of turn: how a candidate was asked for."""
 
     DRAFT = "draft"
     REPAIR = "repair"
@@ -40,7 +40,7 @@ Word = Annotated[str, StringConstraints(pattern="^[a-z][a-z_]*$", max_length=40)
 
 
 class State(StrEnum):
-    """How far a candidate has come. Each step is one transaction."""
+    """The progress of a candidate. Each step is one transaction."""
 
     DRAFTING = "drafting"
     """The prompt is saved, the policy has been asked."""
@@ -50,8 +50,8 @@ class State(StrEnum):
 
 
 def reference_column(table: str, *, required: bool = False, cycle: str | None = None) -> Any:
-    """An indexed column that names a row of `table`; `cycle` names the constraint where that table names this one
-    too.
+    """Makes an indexed column that refers to a row of `table`; `cycle` names the constraint where that table refers to
+    this one too.
     """
     key = ForeignKey(f"{table}.id", use_alter=cycle is not None, name=cycle)
     return Column(Integer, key, index=True, nullable=not required)
@@ -63,20 +63,22 @@ def enum_column(kind: type[StrEnum], *, nullable: bool = False, index: bool = Fa
 
 
 class Blob(Row, table=True):
-    """Bytes, addressed by what they hold."""
+    """Bytes, addressed by the hash of their content."""
 
     id: int = Field(default=None, primary_key=True)
     hash: str = Field(unique=True, max_length=64)
     """SHA-256 of the bytes before compression, hex."""
     size: int = Field(ge=0)
-    """Bytes before compression."""
+    """Number of bytes before compression."""
     packed: bool = False
     """Whether `body` is zlib's."""
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
 class Link(Row, table=True):
-    """One more piece after another: a message after those before it, or a run of token ids after those before them."""
+    """A piece that follows another: a message after the messages before it, or a run of token ids after those before
+    it.
+    """
 
     id: int = Field(default=None, primary_key=True)
     hash: str = Field(unique=True, max_length=64)
@@ -108,12 +110,12 @@ class Trajectory(Row, table=True):
     key: str = Field(index=True, max_length=64)
     """SHA-256 of problem, policy and options: the same command has the same key."""
     sample: int = Field(default=0, ge=0)
-    """Which of several with one key in one run."""
+    """Number of the sample among those with one key in one run."""
     problem: str = Field(index=True, min_length=1, max_length=300)
     problem_hash: str = Field(index=True, max_length=64)
     suite: str = Field(default="file", max_length=40)
     reference_id: int | None = Field(default=None, sa_column=reference_column("blob"))
-    """The problem's source."""
+    """The blob with the problem's source."""
     policy: str = Field(index=True, min_length=1, max_length=500)
     options: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
     goal: str = Field(default="", max_length=80)
@@ -122,15 +124,15 @@ class Trajectory(Row, table=True):
     program: str = Field(default="", max_length=80)
     """Version of this program."""
     forked_from_id: int | None = Field(default=None, sa_column=reference_column("candidate", cycle="trajectory_fork"))
-    """The candidate of another trajectory after which this one goes its own way."""
+    """The candidate of another trajectory that this one was forked from."""
     created: float
     updated: float = Field(index=True)
     finished: float | None = Field(default=None, index=True)
     stop_reason: Word | None = Field(default=None, sa_column=Column(String(40)))
-    """Why it stopped. With `finished` empty it can go on: interrupted, infrastructure."""
+    """The reason for the stop. Where `finished` is empty the trajectory can go on: interrupted, infrastructure."""
     message: str = Field(default="", max_length=500)
     spent: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
-    """What it took: turns, tokens, dollars, gpu_seconds, seconds."""
+    """The budget that was used: turns, tokens, dollars, gpu_seconds, seconds."""
     best_id: int | None = Field(default=None, sa_column=reference_column("candidate", cycle="trajectory_best"))
     owner: str = Field(default="", max_length=200)
     """Host, process and its start: who works on it now."""
@@ -146,11 +148,11 @@ class Candidate(Row, table=True):
     id: int = Field(default=None, primary_key=True)
     trajectory_id: int = Field(sa_column=Column(Integer, ForeignKey("trajectory.id"), nullable=False))
     turn: int = Field(ge=0)
-    """Its place in the trajectory, whatever the search."""
+    """Number of the turn in its trajectory, in the order of time."""
     parent_id: int | None = Field(default=None, sa_column=reference_column("candidate"))
     """Whom it repairs or refines."""
     depth: int = Field(default=0, ge=0)
-    """How many candidates are above it: 0 for a draft."""
+    """Number of ancestors of the candidate: 0 for a draft."""
     action: Action = Field(sa_column=enum_column(Action))
     state: State = Field(default=State.DRAFTING, sa_column=enum_column(State, index=True))
     schema_version: int
@@ -196,11 +198,11 @@ class Candidate(Row, table=True):
     verdict_id: int | None = Field(default=None, sa_column=reference_column("verdict", cycle="candidate_verdict"))
     """The verdict in force."""
     origin: Origin = Field(default=Origin.POLICY, sa_column=enum_column(Origin))
-    """Who wrote it: the policy, the compiler, or the user's file."""
+    """The author of the text: the policy, the compiler, or the user's file."""
 
 
 class Verdict(Row, table=True):
-    """What the tools found. Rows are only ever added: a second judgement leaves the first one as it was."""
+    """The tools' findings. Rows are only ever added: a second judgement leaves the first one as it was."""
 
     __table_args__ = ({"sqlite_autoincrement": True},)
 
@@ -208,7 +210,7 @@ class Verdict(Row, table=True):
     candidate_id: int = Field(sa_column=reference_column("candidate", required=True))
     created: float
     report_id: int = Field(sa_column=reference_column("blob", required=True))
-    """tools.results.Report as JSON; the columns below repeat what is filtered by."""
+    """The tools.report.Report as JSON; the columns below repeat the fields that filters use."""
     report_version: int
     rung: Rung = Field(sa_column=enum_column(Rung))
     fault: Fault | None = Field(default=None, sa_column=enum_column(Fault, nullable=True, index=True))

@@ -1,6 +1,5 @@
-"""What is written of a turn, and in which order.
-
-Each function is one transaction of the store: the row first, then what it announces.
+"""Writes turns, each in a fixed order: the row before the event that it announces. Each function is one transaction of
+the store.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def draft(
 
 
 def _place(connection: Connection, trajectory_id: int, parent_id: int | None) -> Any:
-    """Who holds the trajectory, its last turn, and how deep the parent lies (None without one)."""
+    """Returns the owner of the trajectory, its last turn, and the depth of the parent (None without one)."""
     row = connection.execute(_PLACE, {"id": trajectory_id, "parent_id": parent_id}).first()
     if row is None:
         raise missing(Trajectory, trajectory_id)
@@ -103,7 +102,7 @@ def _save_draft(
 
 
 def complete(connection: Connection, candidate_id: int, completion: Completion, source: str | None, now: float) -> None:
-    """The answer, whole or not at all."""
+    """Stores the answer, complete or not at all."""
     state, _, problem = _standing(connection, candidate_id)
     if state is not State.DRAFTING:
         raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
@@ -114,7 +113,7 @@ def complete(connection: Connection, candidate_id: int, completion: Completion, 
 
 
 def _standing(connection: Connection, candidate_id: int) -> tuple[State, int, str]:
-    """State, trajectory and problem."""
+    """Returns the candidate's state, its trajectory and its problem."""
     if (row := connection.execute(_STANDING, {"id": candidate_id}).first()) is None:
         raise missing(Candidate, candidate_id)
     return row[0], row[1], row[2]
@@ -202,7 +201,7 @@ def judge(
 
 
 def _columns(report: Report) -> dict[str, Any]:
-    """What is filtered and sorted by."""
+    """Returns the columns of a verdict that are filtered and sorted by."""
     failure, profile = report.failure, report.profile
     return {
         "report_version": report.schema_version,

@@ -19,7 +19,9 @@ from kernelwright.tools.report import Cheat, Environment, Fault, Report, Rung
 
 
 class TrajectoryStart(Value):
-    """What a trajectory is begun with. Equal problem, policy and options mean the same command, which resumes."""
+    """The values that a trajectory begins with. Equal problem, policy and options mean the same command,
+    which resumes.
+    """
 
     problem: Problem
     policy: str
@@ -33,7 +35,7 @@ class TrajectoryStart(Value):
 
     @property
     def key(self) -> str:
-        """SHA-256, hex."""
+        """Returns the key as a SHA-256 in hexadecimal."""
         parts = [self.problem.hash, self.policy, self.options]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
@@ -68,7 +70,7 @@ class CandidateFilter(TrajectoryFilter):
     adapter_revision: str | None = None
     source_hash: str | None = None
     correct: bool | None = None
-    """False is: judged, and not correct."""
+    """Whether the verdict is correct; False selects candidates that were judged and are not correct."""
     rung: Rung | None = None
     fault: Fault | None = None
     cheat: Cheat | None = None
@@ -83,7 +85,7 @@ class Order(StrEnum):
     NEWEST = "newest"
     OLDEST = "oldest"
     FASTEST = "fastest"
-    """Only those with a speedup."""
+    """The fastest first, of candidates with a speedup only."""
 
 
 class Entry(NamedTuple):
@@ -123,7 +125,7 @@ class Turn(Value):
     sampling: Sampling
     adapter: str | None
     completion: Completion | None
-    """None while drafting."""
+    """The policy's answer; None while the candidate is drafted."""
     source: str | None
     source_hash: str | None
     report: Report | None
@@ -141,7 +143,7 @@ class Turn(Value):
 
 
 class Stats(Value):
-    """How much a database holds."""
+    """The size of a database, and its numbers of rows."""
 
     version: int
     where: str
@@ -158,11 +160,11 @@ class Stats(Value):
     blob_bytes: int
     """Bytes of the texts before compression."""
     stored_bytes: int
-    """After it."""
+    """Bytes of the blobs after compression."""
 
 
 class SweptCounts(Value):
-    """What gc took away."""
+    """The rows and bytes that gc removed."""
 
     links: int
     blobs: int
@@ -181,7 +183,7 @@ def dump_report(report: Report) -> bytes:
 
 
 def load_report(body: bytes) -> Report:
-    """Reverses `dump_report`."""
+    """Reads the bytes that `dump_report` made."""
     return Report.model_validate(json.loads(body))
 
 

@@ -21,7 +21,7 @@ AnyRow = TypeVar("AnyRow", bound=Row)
 
 
 def existing_row(connection: Connection, table: type[AnyRow], id: int) -> AnyRow:
-    """The row. Raises StoreError where there is none."""
+    """Returns the row. Raises StoreError where there is none."""
     if (row := connection.execute(_select(table), {"row_id": id}).first()) is None:
         raise missing(table, id)
     return row_from_values(table, row._asdict())
@@ -61,7 +61,7 @@ def add_and_read(connection: Connection, table: type[AnyRow], values: Mapping[st
 
 
 def update_row(connection: Connection, table: type[Row], id: int, values: Mapping[str, Any]) -> None:
-    """Some fields of a row. Raises StoreError where a value is not what its field says."""
+    """Changes some fields of a row. Raises StoreError where a value does not have its field's type."""
     check_values(table, values)
     connection.execute(_update(table), {**values, "row_id": id})
 

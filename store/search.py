@@ -33,7 +33,7 @@ class Term(NamedTuple):
     words: tuple[str, ...]
     """A phrase, lower case."""
     whole: bool
-    """False: the last word may go on."""
+    """Whether the last word must match as a whole; False also finds longer words that begin with it."""
 
 
 def words_of(content: str) -> list[str]:

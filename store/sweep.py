@@ -1,4 +1,4 @@
-"""Taking away: a trajectory that is not wanted any more, then the texts that nobody refers to."""
+"""Deletes a trajectory, then the texts that no row refers to any more."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from kernelwright.store.search import sweep_index
 
 
 def forget(connection: Connection, trajectory_id: int, owner: str, now: float) -> None:
-    """Deletes a trajectory with its candidates, verdicts and rewards.
-
-    Raises StoreError where somebody works on it, or another trajectory grew out of it.
+    """Deletes a trajectory with its candidates, verdicts and rewards. Raises StoreError where a process works on it, or
+    another trajectory was forked from it.
     """
     row = existing_row(connection, Trajectory, trajectory_id)
     lease_fields(row.id, row.owner, row.lease, owner, now)
@@ -49,7 +48,7 @@ def _check_forks(connection: Connection, trajectory_id: int, own: Any) -> None:
     )
     if forks := connection.execute(others).scalars().all():
         names = ", ".join(str(fork) for fork in forks)
-        raise StoreError(f"trajectory {trajectory_id} was forked: forget {names} first", StoreTrouble.INVALID)
+        raise StoreError(f"trajectory {trajectory_id} was forked: delete {names} first", StoreTrouble.INVALID)
 
 
 def references(table: type[Row]) -> list[Any]:

@@ -24,7 +24,7 @@ Chain = list[tuple[str, bytes]]
 
 
 class PageTexts(NamedTuple):
-    """What a page of rows refers to."""
+    """The texts and tokens that a page of rows refers to."""
 
     blobs: Mapping[int, bytes]
     chains: Mapping[int, Chain]
@@ -67,7 +67,7 @@ def turns(session: Session, entries: Sequence[Entry], formula: str | None = None
 
 
 def _rewards(session: Session, verdicts: Sequence[int | None], formula: str | None) -> dict[int, Reward]:
-    """The last of each verdict."""
+    """Returns the latest reward of each verdict."""
     table: Any = Reward
     last: dict[int, Reward] = {}
     for part in split_into_batches(verdicts):
@@ -114,7 +114,7 @@ def _turn(entry: Entry, texts: PageTexts) -> Turn:
 
 
 def _completion(row: Candidate, texts: PageTexts) -> Completion | None:
-    """What the policy gave, field for field."""
+    """Returns the policy's completion, field for field."""
     if row.finish is None:
         return None
     return Completion(

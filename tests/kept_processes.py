@@ -7,7 +7,7 @@ import pytest
 
 from kernelwright.tools import pipeline
 from kernelwright.tools.pipeline import new_zygote
-from kernelwright.tools.sandbox import Kind, Limits, Zygote
+from kernelwright.tools.sandbox import Limits, ProcessKind, Zygote
 
 
 class Kept(Zygote):
@@ -32,9 +32,9 @@ def keeping() -> Iterator[None]:
 
     One with limits of its own, or for a GPU, gets its own.
     """
-    kept: dict[Kind, Kept] = {}
+    kept: dict[ProcessKind, Kept] = {}
 
-    def kept_zygote(kind: Kind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
+    def kept_zygote(kind: ProcessKind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
         if gpu is not None or limits is not None:
             return new_zygote(kind, gpu, limits)
         if kind not in kept or kept[kind].ended:

@@ -26,7 +26,7 @@ from kernelwright.tools.report_parts import (
     isolation_warnings,
     with_verdict,
 )
-from kernelwright.tools.sizing.selection import Selection, select
+from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.source import advice, read_source
 from kernelwright.tools.timing.baseline import Baselines
 from kernelwright.tools.tracing.client import TracedCandidate
@@ -86,7 +86,7 @@ class Ladder:
         lane = self._at(Lane.CPU) if resources.elsewhere is None else nullcontext()
         with lane, nullcontext() if resources.on_gpu else single_threaded():
             self._say("tracing")
-            selection = select(problem, self._source, resources.device, seed, asked.sizes)
+            selection = select_sizes(problem, self._source, resources.device, seed, asked.sizes)
             candidate, compiles, binaries = front.traced_and_compiled(
                 problem, self._source, selection, asked, seed, self._say
             )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.tools.compiling.compiler import OUTPUT_FILE, Compiler
 from kernelwright.tools.hardware.machine_info import evaluating_environment
-from kernelwright.tools.hardware.open_files import allow_many
+from kernelwright.tools.hardware.open_files import raise_open_files_limit
 from kernelwright.tools.judging.front import Front, TracesAndCompiles
 from kernelwright.tools.judging.judge import Judge
 from kernelwright.tools.judging.options import TRACE_TARGET, Lane, Options
@@ -33,7 +33,7 @@ from kernelwright.tools.report import Environment, InfrastructureError, Report
 from kernelwright.tools.report_parts import (
     failure_of_judge,
 )
-from kernelwright.tools.sandbox import Kind, Limits, Zygote
+from kernelwright.tools.sandbox import Limits, ProcessKind, Zygote
 from kernelwright.tools.source import candidate_hash
 from kernelwright.tools.timing.baseline import Baselines
 from kernelwright.tools.verdict_cache import VerdictCache
@@ -50,18 +50,18 @@ processes.
 COMPILE_PROCESSES = max(1, min(8, (os.cpu_count() or 2) // 2))
 """Processes that the kernels of one candidate are compiled in."""
 WARM_KINDS = {
-    Kind.COMPILE: "kernelwright.tools.tracing.pretended_gpu.warming:warm",
-    Kind.INTERPRET: "kernelwright.tools.replaying.interpreter.process:warm",
-    Kind.CUDA: "kernelwright.tools.replaying.gpu.launching:warm",
+    ProcessKind.COMPILE: "kernelwright.tools.tracing.pretended_gpu.warming:warm",
+    ProcessKind.INTERPRET: "kernelwright.tools.replaying.interpreter.process:warm",
+    ProcessKind.CUDA: "kernelwright.tools.replaying.gpu.launching:warm",
 }  # fmt: skip
 
 
 def _quiet(_: str) -> None: ...
 
 
-def new_zygote(kind: Kind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
-    """Makes a zygote as an evaluator has it: one that traces and compiles (`Kind.COMPILE`), or one that replays."""
-    handed_out = (OUTPUT_FILE,) if kind is Kind.COMPILE else ()
+def new_zygote(kind: ProcessKind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
+    """Makes a zygote as an evaluator has it: `ProcessKind.COMPILE` traces and compiles, the other kinds replay."""
+    handed_out = (OUTPUT_FILE,) if kind is ProcessKind.COMPILE else ()
     return Zygote(kind, gpu=gpu, limits=limits, private_scratch=True, warm=WARM_KINDS[kind], handed_out=handed_out)
 
 
@@ -89,7 +89,7 @@ class Evaluator:
 
         Raises InfrastructureError where the sandbox cannot start.
         """
-        allow_many()
+        raise_open_files_limit()
         self.device = device
         self._sharers, self._limits = sharers, limits
         self._baselines = Baselines(device, cache_dir)
@@ -97,7 +97,7 @@ class Evaluator:
         self._cache_dir = cache_dir
         self._workers = workers
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
-        self._zygotes: dict[Kind, Zygote] = {}
+        self._zygotes: dict[ProcessKind, Zygote] = {}
         self._texts = CompiledTexts()
         self._front: Front | None = None
         self._elsewhere = elsewhere
@@ -110,8 +110,8 @@ class Evaluator:
         self._closed = False
         self._gpu: Gpu | None = None
         try:
-            self._zygote(Kind.COMPILE)
-            self._zygote(Kind.CUDA if self.on_gpu else Kind.INTERPRET)
+            self._zygote(ProcessKind.COMPILE)
+            self._zygote(ProcessKind.CUDA if self.on_gpu else ProcessKind.INTERPRET)
         except BaseException:  # Ctrl-C between the two
             self.close()
             raise
@@ -129,10 +129,10 @@ class Evaluator:
         self.environment()
         return self._gpu.target if self._gpu and self._gpu.target in TARGETS else TRACE_TARGET
 
-    def _zygote(self, kind: Kind) -> Zygote:
+    def _zygote(self, kind: ProcessKind) -> Zygote:
         with self._lock:
             if kind not in self._zygotes:
-                gpu = int(self.device.partition(":")[2] or 0) if kind is Kind.CUDA else None
+                gpu = int(self.device.partition(":")[2] or 0) if kind is ProcessKind.CUDA else None
                 self._zygotes[kind] = new_zygote(kind, gpu, self._limits)
             return self._zygotes[kind]
 
@@ -141,7 +141,7 @@ class Evaluator:
 
         Its compiler is one for all candidates: what was compiled for one is known for all.
         """
-        target, zygote = self.target, self._zygote(Kind.COMPILE)
+        target, zygote = self.target, self._zygote(ProcessKind.COMPILE)
         with self._lock:
             if self._front is None:
                 folder = self._cache_dir / "compiled" if self._cache_dir else None
@@ -159,14 +159,14 @@ class Evaluator:
             with self._lock:
                 if not self._judges:
                     gpu = Judge(
-                        self.device, self._zygotes[Kind.CUDA], gpu=self._gpu, sharers=self._sharers,
+                        self.device, self._zygotes[ProcessKind.CUDA], gpu=self._gpu, sharers=self._sharers,
                         give_way=self._turns.give_way,
                     )  # fmt: skip
                     self._judges.append(gpu)
                     self._turns.give_memory_by(gpu.give_memory, self._sharers)
             yield self._judges[0]
             return
-        zygote = self._zygote(Kind.INTERPRET)
+        zygote = self._zygote(ProcessKind.INTERPRET)
         with self._lock:
             place = next((i for i, j in enumerate(self._free) if j.knows(problem)), len(self._free) - 1)
             judge = self._free.pop(place) if self._free else Judge("cpu", zygote, sharers=self._sharers * self._workers)
@@ -213,7 +213,7 @@ class Evaluator:
                 raise InfrastructureError(f"the verdict was not made: {type(error).__name__}: {error}") from error
             log.exception("the judge failed on a candidate of %s", problem.name)
             report = report.with_(failure=failure_of_judge(error), environment=self.environment(), correct=False)
-        self._zygote(Kind.COMPILE).settle()
+        self._zygote(ProcessKind.COMPILE).settle()
         report = report.with_(seconds=time.monotonic() - start - self._turns.waited)
         if self._cache:
             self._cache.keep(key, report)
@@ -229,11 +229,11 @@ class Evaluator:
         return await asyncio.wrap_future(self.submit(problem, source, options, progress))
 
     # -------------------------------------------------------------- beside verdicts
-    def compile_bare(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> LaunchlessCompilation:
+    def compile_launchless(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> LaunchlessCompilation:
         """Compiles kernels that nobody launches. Raises InfrastructureError."""
-        from kernelwright.tools.launchless.launchless_compile import compile_bare
+        from kernelwright.tools.launchless.launchless_compile import compile_launchless
 
-        return compile_bare(self._zygote(Kind.COMPILE), source, targets, seconds=seconds)
+        return compile_launchless(self._zygote(ProcessKind.COMPILE), source, targets, seconds=seconds)
 
     def trial(self, problem: Problem, source: str, calls: int, options: Options | None = None) -> TrialTimes:
         """Times a few calls of one text at the problem's own size on the GPU: no verdict. Raises as `evaluate`."""

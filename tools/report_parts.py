@@ -45,7 +45,7 @@ def compile_warnings(compiles: tuple[CompileResult, ...]) -> tuple[str, ...]:
 
 def degenerate_answers(problem: Problem) -> tuple[str, ...]:
     """Names the trivial answers that this problem cannot tell from right ones."""
-    from kernelwright.tools.manifests.manifest import load
+    from kernelwright.tools.manifests.manifest import load_manifest
 
-    manifest = load(problem)
+    manifest = load_manifest(problem)
     return tuple(manifest.degenerate) if manifest else ()

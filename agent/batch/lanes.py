@@ -95,14 +95,14 @@ class Gate:
         self._inside += step
 
     def close(self, why: BaseException) -> None:
-        """Lets nobody in any more: whoever waits or comes gets `why`. The first reason stays."""
+        """Closes the gate: every run that waits or arrives gets `why`. The first reason stays."""
         with self._free:
             self._closed = self._closed or why
             self._free.notify_all()
 
     @property
     def traffic(self) -> LaneUsage:
-        """Who is inside and who waits at the moment, and the share of place-seconds that were used so far."""
+        """Returns the numbers of runs inside and waiting now, and the share of place-seconds that was used so far."""
         with self._free:
             self._count(0)
             open_for = max(self._since - self._opened, 1e-9)
@@ -123,7 +123,7 @@ class Lanes:
         self.workers = workers
 
     def __call__(self, lane: Lane) -> AbstractContextManager[None]:
-        """What the evaluator enters while it works."""
+        """Returns the context that the evaluator enters while it works."""
         gate = self.gpu if lane.value == "gpu" else self.cpu
         assert gate is not None
         return gate.enter()
@@ -134,7 +134,7 @@ class Lanes:
         return [gate for gate in (self.policy, self.cpu, self.gpu, self.tuning) if gate is not None]
 
     def close(self, why: BaseException) -> None:
-        """Who is inside goes on to its end; nobody enters any more."""
+        """Closes all gates: runs that are inside continue to their end, and no other enters."""
         for gate in self.gates:
             gate.close(why)
 
@@ -159,7 +159,9 @@ class JudgingLane:
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
-        """The evaluator's verdict; each of its stages waits at its gate. Raises what the gates were closed with."""
+        """Returns the evaluator's verdict; each of its stages waits at its gate. Raises the exception that the gates
+        were closed with.
+        """
         self._lanes.cpu.check()
         return self._evaluator.submit(problem, source, options, progress or (lambda doing: None)).result()
 
@@ -210,7 +212,7 @@ class PolicyLane(Forwarding):
 
 
 class RequestCollector:
-    """Who comes first asks for all that wait; the others wait for it."""
+    """Collects requests: the first caller samples for all that wait, and the others wait for its answers."""
 
     def __init__(self, policy: Policy, gate: Gate) -> None:
         self._policy, self._gate = policy, gate
@@ -246,7 +248,7 @@ class RequestCollector:
             question.completion = answers[place]
 
     def _one_by_one(self, batch: Sequence[_Question], error: PolicyError) -> None:
-        """One that cannot be answered must not take the others with it."""
+        """Samples one request at a time, so that one which cannot be answered does not fail the others."""
         for place, question in enumerate(batch):
             question.completion = error.finished.get(place)
             if question.completion is not None:

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator, Options
 
 MAX_RUNS_AT_ONCE = 32
-"""Runs at once: enough to keep the tools busy while most of them wait for text."""
+"""Largest number of parallel runs: enough to keep the tools busy while most runs wait for text."""
 
 
 class BatchResult(Value):
-    """How a batch ended."""
+    """The result of a batch."""
 
     run: str
     standing: BatchStatus

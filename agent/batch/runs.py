@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
 
 class RunActivity(NamedTuple):
-    """What one run is doing at this moment, for whoever watches."""
+    """The current activity of one run, for displays."""
 
     problem: str
     sample: int
@@ -51,7 +51,7 @@ class RunActivity(NamedTuple):
 
 
 class BatchStatus(Value):
-    """How far the batch is."""
+    """The progress of a batch."""
 
     jobs: int
     done: int
@@ -60,7 +60,7 @@ class BatchStatus(Value):
     """Finished in this sitting."""
     paused: int
     paused_because: tuple[str, ...] = ()
-    """Why runs of this sitting are paused, one line a reason, the first ones; Ctrl-C is none."""
+    """The reasons why runs of this call are paused, one line each, the first ones only; Ctrl-C is not among them."""
     not_judged: int = 0
     """Finished here because the problem cannot be judged: the reference fails, or is random."""
     busy_elsewhere: int
@@ -112,12 +112,14 @@ class Batch:
 
     @property
     def left(self) -> int:
-        """Runs that nobody has begun yet."""
+        """Returns the number of runs that have not begun."""
         return len(self._todo)
 
     @property
     def standing(self) -> BatchStatus:
-        """How far the batch is: runs finished, paused and correct, seconds, and the traffic at its gates."""
+        """Returns the progress of the batch: runs finished, paused and correct, seconds, and the traffic at
+        its gates.
+        """
         with self._lock:
             paused = sum(reason in PAUSING_REASONS for reason in self._reasons)
             here = len(self._reasons) - paused
@@ -132,12 +134,12 @@ class Batch:
 
     @property
     def pausing(self) -> bool:
-        """Whether no more is begun, and what is under way is waited for."""
+        """Whether the batch begins no more runs and waits for those that are under way."""
         return self._closed()
 
     @property
     def doing(self) -> list[RunActivity]:
-        """What each run that is under way is doing."""
+        """Returns the activity of each run that is under way."""
         with self._lock:
             return list(self._doing.values())
 
@@ -234,7 +236,7 @@ class Batch:
             self._paused_because.append(line)
 
     def _stop(self, error: BaseException) -> None:
-        """The first trouble is the one that is told."""
+        """Stops the batch; the first error is the one that is reported."""
         with self._lock:
             self._trouble = self._trouble or error
         self._lanes.close(error if isinstance(error, InfrastructureError) else KeyboardInterrupt())

@@ -1,4 +1,4 @@
-"""Which problems a batch is about, and what its run is called."""
+"""Chooses the problems of a batch, and the name of its run."""
 
 from __future__ import annotations
 

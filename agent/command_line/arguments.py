@@ -54,7 +54,7 @@ def named_database(db: str | None, argument: str | None) -> str | None:
         return db
     if db is not None:
         raise InputError(f"--db {db} and {argument} name two databases: give --db alone")
-    typer.echo("the database is now named with --db: the argument goes with the next release", err=True)
+    typer.echo("give the database with --db: the next release removes the argument in its place", err=True)
     return argument
 
 

@@ -73,5 +73,5 @@ def _current_name(word: str, renamed: Mapping[str, str]) -> str:
     option, equals, value = word.partition("=")
     if option not in renamed:
         return word
-    typer.echo(f"{option} is now called {renamed[option]}: the old name goes with the next release", err=True)
+    typer.echo(f"{option} is now called {renamed[option]}: the next release removes the old name", err=True)
     return f"{renamed[option]}{equals}{value}"

@@ -106,7 +106,7 @@ def _kind(device: str, there: list[DeviceKind] | Any) -> DeviceKind:
         return DeviceKind(there[0])
     asked = device.partition(":")[0]
     if asked not in [str(kind) for kind in there]:
-        raise InputError(f"--device {device}: the judges there have {' and '.join(there)} only")
+        raise InputError(f"--device {device}: the judges there have {' and '.join(there)} only: choose one of these")
     return DeviceKind(asked)
 
 

@@ -116,4 +116,4 @@ def _install(client: str, project: Path, user: bool, device: str, as_json: bool)
         typer.echo(done.model_dump_json(indent=2))
         return
     typer.echo(f"{'replaced' if done.replaced else 'added'} the server kernelwright in {done.configuration}")
-    typer.echo(f"copied the skill to {done.skill}; start {client} anew to see both")
+    typer.echo(f"copied the skill to {done.skill}; restart {client} to see both")

@@ -130,16 +130,16 @@ def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[d
     except StoreError as error:
         if db is not None:
             raise
-        typer.echo(f"what won in earlier tunings is not tried first: {error}", err=True)
+        typer.echo(f"the results of earlier tunings are not used: {error}", err=True)
         return []
 
 
 def _shape(text: str, problem: Problem) -> dict[str, int]:
     """`M=1024,N=512` as sizes of the problem. Raises InputError."""
     from kernelwright.errors import InputError
-    from kernelwright.tools.sizing.size_search import places
+    from kernelwright.tools.sizing.size_search import changeable_integers
 
-    known = places(problem)
+    known = changeable_integers(problem)
     sizes: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = part.strip().partition("=")

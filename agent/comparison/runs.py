@@ -31,10 +31,10 @@ class ProblemRow(Value):
 
     problem: str
     sides: tuple[Metrics | None, ...]
-    """In the order of the runs; None where a run has none of it."""
+    """One side for each run, in their order; None where a run has no such problem."""
     parting: str
-    """How the samples of the second run part from the first's: the kind and how many of them; empty where no sample
-    is in both.
+    """The divergences of the second run's samples from the first's: the kind and the number of each; empty where no
+    sample is in both.
     """
     turn: int | None
     """The first turn at which any pair parts."""
@@ -45,7 +45,7 @@ class ComparedRuns(Value):
 
     sides: tuple[RunSide, ...]
     partings: tuple[dict[str, int], ...]
-    """For each run after the first, how many pairs of samples part in which way."""
+    """For each run after the first, the number of pairs of samples by kind of divergence."""
     tests: tuple[tuple[PairedComparison, ...], ...]
     """The first run against each other one."""
     problems: tuple[ProblemRow, ...]

@@ -1,4 +1,4 @@
-"""One side of a comparison: what a trajectory came to, and what it took."""
+"""One side of a comparison: the result of a trajectory, and what it used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Metrics(Value):
     """Trajectories with a correct candidate."""
     cost: Cost = Cost()
     seconds: float | None = None
-    """From beginning to end as the runs counted it; None where one has not said."""
+    """Seconds from beginning to end as the runs counted them; None where one has not stored them."""
     best_speedup: float | None = None
     """The fastest correct candidate, on a GPU."""
     judged_on: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Metrics(Value):
     first_correct: int | None = None
     """Number of the first correct turn, from 1; of several trajectories the smallest."""
     rungs: dict[str, int] = {}
-    """How many candidates got how far: the highest rung that each one entered."""
+    """Number of candidates by the highest rung that each one entered."""
     faults: dict[str, int] = {}
 
     @property
@@ -48,7 +48,7 @@ class Side(Value):
     policy: str
     sample: int
     forked: str = ""
-    """After which turn of which trajectory it goes its own way; empty for one of its own."""
+    """The turn and the trajectory that it was forked from; empty where it is no fork."""
     stopped: str
     best_turn: int | None
     metrics: Metrics

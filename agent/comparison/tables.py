@@ -115,7 +115,7 @@ def _environments(metrics: Metrics) -> str:
 
 
 def _rungs(metrics: Metrics) -> str:
-    """The highest first."""
+    """Returns the rungs, the highest first."""
     return _counted({rung.value: metrics.rungs[rung.value] for rung in reversed(Rung) if rung.value in metrics.rungs})
 
 

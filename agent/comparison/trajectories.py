@@ -14,29 +14,29 @@ from kernelwright.store.records import CandidateFilter, Entry, Order
 
 
 class DivergenceKind(StrEnum):
-    """How two trajectories part."""
+    """The ways in which two trajectories diverge."""
 
     PROBLEM = "other_problem"
     PROMPT = "other_prompt"
     REPLY = "other_program"
-    """The same prompt, another program."""
+    """The same prompt got another program."""
     WORDS = "other_words"
-    """The same prompt, the same program (by its syntax tree) in another reply."""
+    """The same prompt got the same program (by its syntax tree) in another reply."""
     VERDICT = "other_verdict"
-    """The same program, judged otherwise: another machine, other tools, or chance."""
+    """The same program got another verdict: another machine, other tools, or chance."""
     GOES_ON = "goes_on"
     """All turns are the same as far as the shorter one goes."""
     SAME = "same"
 
 
 class Divergence(Value):
-    """Where one trajectory parts from the first."""
+    """The point at which one trajectory diverges from the first."""
 
     kind: DivergenceKind
     turn: int | None = None
-    """From 1; None where they never part, or are about different problems."""
+    """The turn, from 1; None where they never diverge, or are about different problems."""
     because: tuple[str, ...] = ()
-    """What was not the same when that turn was asked for, such as `seed 7 against 8`."""
+    """The settings of that turn that differ, such as `seed 7 against 8`."""
     programs_part: int | None = None
     """The first turn whose programs differ."""
 
@@ -63,7 +63,7 @@ class TurnRow(Value):
 
     number: int
     cells: tuple[Cell | None, ...]
-    """In the order of the sides; None where one has no such turn."""
+    """One cell for each side, in their order; None where a side has no such turn."""
 
 
 class ComparedTrajectories(Value):
@@ -71,7 +71,7 @@ class ComparedTrajectories(Value):
 
     sides: tuple[Side, ...]
     partings: tuple[Divergence, ...]
-    """How the second side, and each after it, parts from the first."""
+    """The divergence of the second side, and of each one after it, from the first."""
     turns: tuple[TurnRow, ...]
 
 
@@ -141,7 +141,7 @@ def _verdict_key(entry: Entry) -> tuple[Any, ...]:
 
 
 def _differing_settings(one: Candidate, two: Candidate) -> tuple[str, ...]:
-    """What the two were asked with, where it differs; nothing where it does not."""
+    """Returns the settings that differ between the two, in words; empty where none does."""
     a, b = _settings_of_row(one), _settings_of_row(two)
     return tuple(
         f"{name.replace('_', ' ')} {_value(a.get(name))} against {_value(b.get(name))}"

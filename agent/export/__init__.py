@@ -1,1 +1,1 @@
-"""What the store holds, in the forms that other programs read. What rl trains on it reads from the store itself."""
+"""Exports of the store in the forms that other programs read. Training with rl reads the store itself."""

@@ -15,7 +15,9 @@ SCORER = "kernelwright"
 
 
 def inspect_log(store: Store, name: str, samples: Sequence[Sample]) -> dict[str, Any]:
-    """One sample a trajectory, its epoch the sample's number; every turn's prompt and answer are its messages."""
+    """Writes one sample for each trajectory, with the sample's number as its epoch; every turn's prompt and answer are
+    its messages.
+    """
     rows = [store.trajectory(sample.trajectory_id) for sample in samples]
     begun = _when(min((row.created for row in rows), default=0.0))
     ended = _when(max((row.updated for row in rows), default=0.0))

@@ -19,7 +19,7 @@ from kernelwright.tools.report import Report, Timing
 
 PASS_AT_K_VALUES = (1, 5, 10)
 NOT_TIMED_MS = -1.0
-"""What KernelBench writes for a time that there is none of."""
+"""The number that KernelBench writes in place of a time that was not measured."""
 
 
 def write_layout(
@@ -68,7 +68,7 @@ def _write_level(
 
 
 def evaluation_entry(sample: int, report: Report) -> dict[str, Any]:
-    """One line of eval_results.json."""
+    """Returns one line of eval_results.json."""
     profile = report.profile if report.correct else None
     timing = profile.candidate if profile else None
     metadata: dict[str, Any] = {"judged_on": report.judged_on, "correct_by_kernelbench_rule": report.correct_kb}

@@ -46,7 +46,7 @@ def kernel_text(store: Store, candidate_id: int) -> str:
 
 
 def default_name(turn: Turn) -> str:
-    """`fused_softmax_trajectory_3_turn_2.py`."""
+    """Returns a file name such as `fused_softmax_trajectory_3_turn_2.py`."""
     stem = re.sub(r"\W+", "_", turn.problem.removesuffix(".py")).strip("_") or "kernel"
     return f"{stem}_trajectory_{turn.trajectory_id}_turn_{turn.turn + 1}.py"
 
@@ -56,14 +56,14 @@ def check_kernel(turn: Turn) -> None:
     if not turn.source:
         raise InputError("this turn holds no code: there is nothing to export")
     if turn.report is None:
-        raise InputError("this turn is not judged yet: r reads the database again")
+        raise InputError("this turn is not judged yet: press r to read the database again")
 
 
 def save_kernel(store: Store, turn: Turn, path: str) -> Path:
     """Raises InputError where it cannot be written, or would take the place of someone's own file."""
     check_kernel(turn)
     if not path.strip():
-        raise InputError("give the name of a file")
+        raise InputError("name the file to write to")
     chosen = check_path(Path(path.strip()).expanduser())
     try:
         return write_text(chosen, kernel_text(store, turn.candidate_id))

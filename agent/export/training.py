@@ -15,11 +15,11 @@ from kernelwright.tools.problem import ProblemError
 
 BENCHMARK_SUITES = frozenset({"kernelbench", "tritonbench-t"})
 PREFERRED_SPEEDUP = 1.1
-"""How much faster a correct one must be to be preferred to another."""
+"""The smallest ratio of speeds at which a correct kernel is preferred to another one."""
 
 
 class LeftOutCounts:
-    """What was left out, by reason."""
+    """The numbers of turns that were left out, by reason."""
 
     def __init__(self) -> None:
         self.out: dict[str, int] = {}

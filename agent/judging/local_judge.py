@@ -1,4 +1,4 @@
-"""One judge process, seen from the pool: what it was asked, what it answers, and that it died."""
+"""The pool's side of one judge process: its requests, its answers, and its death."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
 CLOSING_SECONDS = 5.0
 """Seconds that a judge is given to end by itself."""
 MAX_SILENT_SECONDS = 90.0
-"""Without a message, after which a judge is taken for dead and ended: it says every few seconds that it lives."""
+"""Seconds without a message after which a judge counts as dead and is ended: it sends a sign of life every
+few seconds.
+"""
 
 
 class LocalJudge(PlacedJudge):
@@ -55,7 +57,7 @@ class LocalJudge(PlacedJudge):
         return self._process.pid
 
     def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
-        """Raises nothing and waits for nobody: where the judge is gone the future raises JudgeLost."""
+        """Begins a verdict without waiting. Raises nothing: where the judge is gone the future raises JudgeLost."""
         self._count(ask.number, work)
         if not self.state.alive:  # it died since it was chosen, and the reading thread may not have seen this verdict
             self._finish(ask.number, self._loss())
@@ -66,14 +68,14 @@ class LocalJudge(PlacedJudge):
         self._to_send.put(StopRequest(number=number))
 
     def close(self) -> None:
-        """Ends the process; what is under way raises PoolClosed."""
+        """Ends the process; verdicts under way raise PoolClosed."""
         self._closing = True
         self._process.end(CLOSING_SECONDS)
         self._close_verdicts()
 
     # -------------------------------------------------------------- the writing thread
     def _write(self) -> None:
-        """A judge that takes nothing, as one that is stopped, keeps nobody else waiting."""
+        """Writes to the judge in a thread, so that a judge that reads nothing (a stopped process) blocks no caller."""
         try:
             while (message := self._to_send.get()) is not None:
                 self._connection.send_bytes(message.model_dump_json().encode())

@@ -1,4 +1,4 @@
-"""What passes between a pool and a judge process, as JSON: nothing is ever unpickled."""
+"""The messages between a pool and a judge process, as JSON: nothing is ever unpickled."""
 
 from __future__ import annotations
 

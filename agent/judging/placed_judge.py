@@ -1,4 +1,4 @@
-"""What a judge here and one on Ray have in common: the verdicts under way, and whether it takes more."""
+"""The common part of a judge on this machine and one on Ray: the verdicts under way, and whether it takes more."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class PlacedJudge(ABC):
     """
 
     def __init__(self, name: str, kind: DeviceKind, capacity: int, ended: Callable[[Judge], None]) -> None:
-        """capacity: verdicts at once."""
+        """capacity: number of verdicts that it makes in parallel."""
         self.name, self.kind, self.capacity = name, kind, capacity
         self.trouble = ""
-        """Why it could not begin."""
+        """The reason why it could not begin."""
         self.was_ready = False
         """Whether it has ever begun."""
         self._ended = ended
@@ -34,7 +34,7 @@ class PlacedJudge(ABC):
 
     @property
     def state(self) -> JudgeState:
-        """How the judge stands: alive, ready, and verdicts under way of its capacity."""
+        """Returns the state of the judge: alive, ready, and its verdicts under way of its capacity."""
         with self._lock:
             return JudgeState(
                 name=self.name, device=self.kind, alive=self._alive, ready=self._alive and self.was_ready,
@@ -58,10 +58,10 @@ class PlacedJudge(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the judge; what is under way raises PoolClosed."""
+        """Ends the judge; verdicts under way raise PoolClosed."""
 
     def _count(self, number: int, work: VerdictUnderWay) -> None:
-        """One more verdict is under way."""
+        """Counts one more verdict under way."""
         with self._lock:
             self._under_way[number] = work
 
@@ -71,7 +71,7 @@ class PlacedJudge(ABC):
             self._alive = False
 
     def _tell(self, number: int, doing: str) -> None:
-        """What a verdict is at, to whoever follows it."""
+        """Reports the step of a verdict to its callers."""
         if (work := self._under_way.get(number)) is not None:
             work.progress(doing)
 
@@ -93,11 +93,11 @@ class PlacedJudge(ABC):
             self._ended(self)
 
     def _close_verdicts(self) -> None:
-        """What is under way raises PoolClosed."""
+        """Ends the verdicts under way with PoolClosed."""
         for number in list(self._under_way):
             self._finish(number, closed_error())
 
 
 def closed_error() -> PoolClosed:
-    """What a verdict raises whose judge was closed over it."""
+    """Returns the exception of a verdict whose judge was closed."""
     return PoolClosed("the judges were closed before this verdict was made")

@@ -1,4 +1,4 @@
-"""Which judge makes which verdict: what the pool on this machine and the one on Ray have in common."""
+"""Assigns verdicts to judges, for the pool on this machine and the one on Ray."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Judge(Protocol):
     name: str
     kind: DeviceKind
     trouble: str
-    """Why it could not begin."""
+    """The reason why it could not begin."""
     was_ready: bool
 
     @property
     def state(self) -> JudgeState:
-        """How the judge stands: alive, ready, and verdicts under way of its capacity."""
+        """Returns the state of the judge: alive, ready, and its verdicts under way of its capacity."""
 
     @property
     def free(self) -> int:
@@ -56,7 +56,7 @@ class Judge(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends the judge; what is under way raises PoolClosed."""
+        """Ends the judge; verdicts under way raise PoolClosed."""
         ...
 
 
@@ -83,11 +83,11 @@ class PlacingPool:
         self._closed = False
 
     def _replacement(self, judge: Judge) -> Judge | None:
-        """For a judge that died; None where there is to be none. The lock is held."""
-        raise InfrastructureError(f"the judge {judge.name} died")
+        """Returns a new judge for one that died; None where there is to be none. The caller holds the lock."""
+        raise InfrastructureError(f"the judge {judge.name} died: run the command again, or see agent doctor")
 
     def judges(self) -> Sequence[JudgeState]:
-        """How each judge stands, those that are gone among them."""
+        """Returns the state of each judge, dead ones included."""
         with self._lock:
             return tuple(judge.state for judge in self._judges)
 
@@ -167,7 +167,7 @@ class PlacingPool:
         return best[1] if best is not None and best[0] > 0 else None
 
     def _no_hope(self, device: DeviceKind) -> str:
-        """Why no judge of this kind will ever be there; empty where one may be."""
+        """Returns the reason why there will never be a judge of this kind; empty where there may be one."""
         kin = [judge for judge in self._judges if judge.kind is device]
         if kin and not all(self._barren.get(judge.name, 0) >= MAX_DEATHS_BEFORE_READY for judge in kin):
             return ""

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from kernelwright.tools.problem import Problem
 
 MAX_ATTEMPTS = 3
-"""Times that one verdict is begun at most when judges die over it."""
+"""Largest number of attempts at one verdict when judges die over it."""
 
 
 class DeviceKind(StrEnum):
-    """What a verdict is made on."""
+    """The kind of device that a verdict is made on."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -34,7 +34,7 @@ class JudgeLost(InfrastructureError):
 
 
 class VerdictCancelled(InfrastructureError):
-    """The verdict was stopped because nobody wants it any more."""
+    """The verdict was stopped because no caller waits for it any more."""
 
 
 class PoolClosed(InfrastructureError):
@@ -57,7 +57,7 @@ class JudgeState(Value):
 
 
 class JudgePool(Protocol):
-    """Where verdicts are made: `LocalPool`, or `RayPool`."""
+    """The interface of the places where verdicts are made: `LocalPool` and `RayPool`."""
 
     @property
     def devices(self) -> Sequence[DeviceKind]:
@@ -69,11 +69,11 @@ class JudgePool(Protocol):
         ...
 
     def environment(self, device: DeviceKind) -> Environment:
-        """What verdicts of a kind are made with. Raises InfrastructureError."""
+        """Returns the environment of verdicts of a kind. Raises InfrastructureError."""
         ...
 
     def target(self, device: DeviceKind) -> str:
-        """What is compiled for where nobody asks for a target: `sm_90`."""
+        """Returns the target that is compiled for by default: `sm_90`."""
         ...
 
     def judges(self) -> Sequence[JudgeState]:
@@ -101,9 +101,9 @@ class JudgePool(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends every judge. What is under way raises PoolClosed."""
+        """Ends every judge. Verdicts under way raise PoolClosed."""
         ...
 
 
 def ignore(_: str) -> None:
-    """Takes a step, or a judge's name, that nobody wants to know."""
+    """Ignores a step, or a judge's name; the default where a caller wants no reports."""

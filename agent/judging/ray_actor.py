@@ -1,4 +1,6 @@
-"""What runs inside a Ray actor: one evaluator, asked and answering in the judges' messages (messages.py, as JSON)."""
+"""The code inside a Ray actor: one evaluator, which is asked and answers in the judges' messages (messages.py, as
+JSON).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class JudgeActor:
             self._doing.pop(asked.number, None)
 
     def doing(self, number: int) -> str:
-        """What the verdict of that number is at; empty before it begins and when it has ended."""
+        """Returns the step of the verdict with that number; empty before it begins and when it has ended."""
         return self._doing.get(number, "")
 
     def stop(self, number: int) -> None:

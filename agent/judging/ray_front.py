@@ -91,12 +91,12 @@ def trace_and_compile(ask: str) -> str:
 def _front(device: str, target: str) -> Front:
     """Returns the front of this worker process, which Ray gives one task at a time and keeps for the next one."""
     from kernelwright.tools.compiling.compiler import Compiler
-    from kernelwright.tools.hardware.open_files import allow_many
+    from kernelwright.tools.hardware.open_files import raise_open_files_limit
     from kernelwright.tools.pipeline import new_zygote
-    from kernelwright.tools.sandbox import Kind
+    from kernelwright.tools.sandbox import ProcessKind
 
-    allow_many()
-    zygote = new_zygote(Kind.COMPILE)
+    raise_open_files_limit()
+    zygote = new_zygote(ProcessKind.COMPILE)
     return Front(zygote, Compiler(zygote, processes=COMPILE_PROCESSES_OF_A_TASK), device, target)
 
 

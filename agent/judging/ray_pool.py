@@ -59,8 +59,8 @@ class RayPool(PlacingPool):
         super().__init__(kind)
         self._kind = kind
         self._ready: tuple[JudgeReady, str, int] | None = None
-        """What the judge said that began first. It is kept, so that nobody waits for judges that are begun again after
-        a loss.
+        """The first message of the judge that began first. It is kept, so that no caller waits for judges that restart
+        after a loss.
         """
         self._given: set[str] = set()
         """Names of the places that have a judge."""
@@ -70,7 +70,9 @@ class RayPool(PlacingPool):
         self._look()
         if not self._judges:
             self.close()
-            raise InfrastructureError(f"the Ray cluster {address} has no CPU and no GPU to judge on")
+            raise InfrastructureError(
+                f"the Ray cluster {address} has no CPU and no GPU to judge on: add a node to it, or leave out --ray"
+            )
         self._looking = threading.Thread(target=self._look_again, daemon=True)
         self._looking.start()
 
@@ -193,7 +195,7 @@ def _check_address(address: str) -> None:
 def _connect(address: str) -> bool:
     """Connects to the cluster; says whether it was this call that connected. Raises InputError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray tells its makers what is run, unless it is told not to
-    # Read when Ray is imported. It prints on stdout, amid the JSON of a command, who died; that is told here already.
+    # Ray reads this when it is imported. It would print the death of actors on stdout, amid the JSON of a command.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
     try:
         import ray

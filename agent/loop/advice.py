@@ -1,4 +1,4 @@
-"""What to try next with a kernel that is correct: one suggestion at a time, the likeliest first."""
+"""Suggestions for a kernel that is correct: one at a time, the most promising first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run knows of its turns: enough to decide what comes next, and nothing that is not in the store as well."""
+"""The turns of a run in memory: enough to decide what comes next, and nothing that is not in the store as well."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Attempt(Value):
     action: Action
     parent_id: int | None
     source: str | None = None
-    """None where the reply held no code."""
+    """The text of the candidate; None where the reply held no code."""
     origin: Origin = Origin.POLICY
     hash: str = ""
     finish: FinishReason | None = None
@@ -36,12 +36,12 @@ class Attempt(Value):
 
     @property
     def correct(self) -> bool:
-        """Judged, and right at every size."""
+        """Whether it was judged, and is right at every size."""
         return self.report is not None and self.report.correct
 
     @property
     def unreadable(self) -> bool:
-        """A format error: no code, or cut off before the code ended."""
+        """Whether the reply has a format error: no code, or an end before the end of the code."""
         return self.source is None or self.cut_off
 
     @property
@@ -53,7 +53,7 @@ class Attempt(Value):
 
     @property
     def speedup(self) -> float | None:
-        """The speedup over eager PyTorch; None where nothing was timed."""
+        """Returns the speedup over eager PyTorch; None where nothing was timed."""
         return self.report.speedup if self.report else None
 
     @property

@@ -25,7 +25,7 @@ COMPILER_DRAFT_NOTE = (
     "in one pass without storing scores; keep a small product's operand in registers; merge products that read the "
     "same input; choose tiles, warps, stages and input_precision for these sizes; use what is true of the numbers."
 )
-"""What a policy is told of the compiler's draft."""
+"""The note on the compiler's draft in a policy's prompt."""
 
 
 def write_feedback(report: Report, tried: int = 0, origin: Origin = Origin.POLICY, tuned: bool = False) -> str:
@@ -44,7 +44,7 @@ def write_feedback(report: Report, tried: int = 0, origin: Origin = Origin.POLIC
 
 
 def write_compact_feedback(report: Report) -> str:
-    """One or two lines, for a small policy: the fault, the message, the line."""
+    """Writes one or two lines for a small policy: the fault, the message, the line."""
     failure = report.failure
     if failure is None:
         return " ".join(["correct", *_speed(report)])

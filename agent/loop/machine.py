@@ -11,7 +11,7 @@ import networkx as nx
 
 
 class State(StrEnum):
-    """What is done next."""
+    """The states of a run, named after the next action."""
 
     DRAFT = "draft"
     COMPILE = "compile"
@@ -27,7 +27,7 @@ class State(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Why it goes from one state to the next."""
+    """The outcomes that lead from one state to the next."""
 
     ANSWERED = "answered"
     """The reply holds code."""
@@ -40,7 +40,7 @@ class Outcome(StrEnum):
     """Right, and there is no GPU to measure its speed on."""
     FAILED = "failed"
     ABANDONED = "abandoned"
-    """It failed, and the best one is taken up again instead."""
+    """The candidate failed, and the best one is taken up again instead."""
     ANOTHER = "another"
     """The search turns to another candidate, or to a fresh draft."""
     STOPPED = "stopped"

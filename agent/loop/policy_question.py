@@ -97,13 +97,13 @@ def _is_tuned(parent: Attempt, attempts: Sequence[Attempt]) -> bool:
 
 
 def _tuning_of(plan: NextTurn) -> tuple[Message, ...]:
-    """What the row of a TUNE turn says was asked; no policy reads it."""
+    """Returns the text that the row of a TUNE turn stores as its prompt; no policy reads it."""
     number = plan.parent.turn + 1 if plan.parent is not None else 0
     return (Message(role=Role.USER, content=f"Tune the numbers of the kernel of turn {number}."),)
 
 
 def notice_of(last: Attempt) -> str:
-    """What was wrong with the last reply itself; empty where nothing was."""
+    """Returns the format error of the last reply; empty where there was none."""
     if last.unreadable and last.finish is FinishReason.LENGTH:
         return "Your last reply was cut off before the code ended: answer with the file alone, and shorter."
     if last.source is None:

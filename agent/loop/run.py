@@ -20,7 +20,7 @@ from kernelwright.agent.loop.search import NextTurn, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, Spent, StopReason, exhausted_budget, sum_spent
 from kernelwright.policies.base import Completion, Origin, Policy, PolicyRefused, PolicyUnavailable, Request
-from kernelwright.policies.inductor.draft import in_fp32, is_split
+from kernelwright.policies.inductor.draft import has_split_products, with_fp32_products
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
 from kernelwright.store.lineage import history
@@ -31,7 +31,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError, Report, Rung
 
 Watch = Callable[["Run", str], None]
-"""Told at every change: the run as it is, and in words what it does now."""
+"""Called at every change with the run, and with a description of its current action."""
 
 
 def _ignore_progress(run: Run, doing: str) -> None: ...
@@ -68,12 +68,12 @@ class Run:
 
     @property
     def best(self) -> Attempt | None:
-        """The fastest correct candidate so far; None where none is correct."""
+        """Returns the fastest correct candidate so far; None where none is correct."""
         return best_of(self.attempts)
 
     @property
     def spent(self) -> Spent:
-        """What the turns so far have used of the budgets, those of earlier sittings among them."""
+        """Returns what the turns so far have used of the budgets, those of earlier calls included."""
         pending = [self.current] if self.current is not None and self.current.report is None else []
         own = [attempt for attempt in [*self.attempts, *pending] if not attempt.inherited]
         return sum_spent(own, self._earlier + time.monotonic() - self._started)
@@ -135,7 +135,7 @@ class Run:
         if last is None or failure is None or self.state is not State.REPAIR or last.origin is not Origin.COMPILER:
             return False
         source = last.source or ""
-        return failure.fault in ARITHMETIC_FAULTS and (bool(in_fp32(source)) or is_split(source))
+        return failure.fault in ARITHMETIC_FAULTS and (bool(with_fp32_products(source)) or has_split_products(source))
 
     def stop(self, reason: StopReason, message: str = "") -> None:
         """Writes why, and ends. After a pause the same command goes on."""
@@ -153,7 +153,7 @@ class Run:
 
     # -------------------------------------------------------------- actions
     def _ask(self) -> None:
-        """The row, the question, the answer's row."""
+        """Writes the row, asks the policy, and writes the answer."""
         turn = len(self.attempts)
         request = self._asking.request(self._plan, self.attempts, self.spent)
         parent = self._plan.parent
@@ -185,7 +185,7 @@ class Run:
         return completion
 
     def _answered_without_code(self, attempt: Attempt, completion: Completion) -> None:
-        """Answer and verdict in one transaction: no tool is run for it."""
+        """Stores the answer and its verdict in one transaction: no tool is run for it."""
         with self.store.transaction():
             self.store.complete(attempt.candidate_id, completion, None)
             self.current = attempt
@@ -212,7 +212,7 @@ class Run:
         self.attempts.append(self.current)
 
     def _climb(self) -> None:
-        """One rung up where it was passed, else on to what comes next."""
+        """Goes to the next rung where the candidate passed this one, else decides what comes next."""
         report = self._verdict()
         if self.state is State.COMPILE and report.rung not in (Rung.SOURCE, Rung.COMPILE):
             self._move(Outcome.PASSED, State.CORRECTNESS, "compiled")
@@ -228,7 +228,7 @@ class Run:
 
     # -------------------------------------------------------------- decisions
     def _decide(self) -> None:
-        """What follows a verdict."""
+        """Decides what follows a verdict."""
         plan = self._search.next(self.attempts)
         if isinstance(plan, StopReason):
             self.stop(plan)

@@ -27,12 +27,12 @@ class Evaluates(Protocol):
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
-        """The verdict on one candidate; `progress` is told each step."""
+        """Returns the verdict on one candidate; `progress` is called with each step."""
         ...
 
 
 class Tunes(Protocol):
-    """Who answers the turns of TUNE: agent/tuning/turn.py."""
+    """The interface that answers the turns of TUNE: agent/tuning/turn.py."""
 
     def tuned(self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]) -> Completion:
         """The parent's program with other numbers; the parent's own where none are faster."""
@@ -40,12 +40,12 @@ class Tunes(Protocol):
 
 
 class Judges(Protocol):
-    """Where a run has its verdicts from: the tools, or a record of what they said."""
+    """The source of a run's verdicts: the tools, or stored verdicts."""
 
     def report(
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
     ) -> Report:
-        """The verdict on an attempt; a program that an earlier one of the run had is not judged again."""
+        """Returns the verdict on an attempt; a program that an earlier attempt of the run had is not judged again."""
         ...
 
     def gpu_seconds(self, report: Report) -> float:
@@ -85,7 +85,7 @@ def _known(attempt: Attempt, earlier: Sequence[Attempt]) -> Report | None:
 
 
 def unreadable_report(problem: Problem, completion: Completion) -> Report:
-    """A reply without code: the policy's turn, and no tool is run for it."""
+    """Returns the report on a reply without code; no tool is run for it."""
     cut = completion.finish is FinishReason.LENGTH
     tokens = completion.usage.completion_tokens
     why = f"the reply was cut off after {tokens} tokens, before any code" if cut else "the reply holds no code"

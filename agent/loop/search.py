@@ -21,18 +21,18 @@ MAX_FAILURES_OF_REFINEMENT = 2
 
 
 class SearchKind(StrEnum):
-    """How a run chooses what to do next."""
+    """The strategy by which a run chooses its next turn."""
 
     SERIAL = "serial"
     """Repair the current one until it is correct, then refine the best."""
     BEST_OF_N = "best-of-n"
-    """Independent drafts."""
+    """Several independent drafts."""
     BEAM = "beam"
     """The best few, each taken further, round after round."""
 
 
 class NextTurn(Value):
-    """What is asked for next."""
+    """The action and the parent of the next turn."""
 
     action: Action
     parent: Attempt | None = None
@@ -83,7 +83,9 @@ class Serial:
     """
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
-        """Draft first; then repair the last one until it is right, and refine the best."""
+        """Returns the next turn: a draft first; then a repair of the last candidate until it is right, then a
+        refinement of the best.
+        """
         if not attempts:
             return NextTurn(action=Action.DRAFT)
         last, best = attempts[-1], best_of(attempts)
@@ -116,7 +118,7 @@ class Beam:
         self._width = width
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
-        """The next turn of the round, on one of the best so far."""
+        """Returns the next turn of the round, on one of the best candidates so far."""
         asked = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
         round_start = len(asked) // self._width * self._width
         tuned = [attempt for attempt in attempts if attempt.action is Action.TUNE]
@@ -129,7 +131,7 @@ class Beam:
 
 
 def repeat_turn(attempts: Sequence[Attempt]) -> NextTurn:
-    """What the last turn was asked for, once more."""
+    """Returns the last turn's action once more."""
     last = attempts[-1]
     parent = next((attempt for attempt in attempts if attempt.candidate_id == last.parent_id), None)
     return NextTurn(action=last.action, parent=parent)

@@ -1,4 +1,4 @@
-"""What a run is told to do: frozen values that make two commands the same command, or not."""
+"""The settings of a run: frozen values. Two commands with equal settings are the same command."""
 
 from __future__ import annotations
 
@@ -29,21 +29,23 @@ class Settings(Value):
     device: str = "cpu"
     own_work: str = "strict"
     draft: str = "policy"
-    """Who writes the first candidate: policy, compiler, auto (agent/solve/drafting.py), or a file with a kernel."""
+    """The author of the first candidate: policy, compiler, auto (agent/solve/drafting.py), or a file with a kernel."""
     partial: bool = False
-    """Whether the compiler's draft may leave to torch what it has no kernel for."""
+    """Whether the compiler's draft may leave operators without a kernel of its own to torch."""
     tune: bool = False
     """Whether the numbers of every new best kernel are tuned (on a GPU)."""
     precision: str = ""
-    """How products of fp32 may be made: ieee, split or any (agent/tuning/settings.py). Empty: as in eager or in parts,
-    which are about as precise.
+    """The precision of fp32 products: ieee, split or any (agent/tuning/settings.py). Empty: as eager's, or in parts of
+    about the same precision.
     """
     search: SearchKind = SearchKind.SERIAL
     samples: int = 4
     goal: Goal = Goal()
     budgets: Budgets = Budgets()
     temperature: float | None = None
-    """None: 1 for a policy that is asked in sentences; a small one answers greedily first, then at 0.8."""
+    """The sampling temperature. None: 1 for a policy with chat prompts; a small policy first decodes greedily, then
+    samples at 0.8.
+    """
     repeated: bool = False
     """Not the first trajectory of its problem: what is likeliest has been said, so it draws its first answer too.
 
@@ -70,7 +72,9 @@ class Settings(Value):
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Self:
-        """What a trajectory was told to do. A folder of prompts is not kept, only the version of its texts."""
+        """Returns the settings of a stored trajectory. A folder of prompts is not stored, only the version of its
+        texts.
+        """
         told = trajectory.options
         return cls(
             policy=trajectory.policy,
@@ -124,7 +128,7 @@ class Settings(Value):
         )
 
     def sampling(self, form: PromptForm, turn: int, trajectory_id: int, tokens_left: int | None) -> Sampling:
-        """The sampling of one turn. The seed moves with it, so that no two turns draw the same."""
+        """Returns the sampling of one turn. The seed changes with the turn, so that no two turns draw the same."""
         limit = self.reply_tokens or REPLY_TOKENS[form]
         if tokens_left is not None:
             limit = max(1, min(limit, tokens_left))

@@ -14,15 +14,15 @@ from kernelwright.store.models import Action
 
 
 class StopReason(StrEnum):
-    """Why a run ended, or was paused."""
+    """The reasons why a run ended, or was paused."""
 
     TARGET = "target_reached"
     PLATEAU = "plateau"
-    """No turn of late made the best one faster."""
+    """The last turns made the best candidate no faster."""
     ROOFLINE = "near_roofline"
-    """So near the speed of light that nothing is left to gain."""
+    """The best candidate is so near the speed of light that little is left to gain."""
     SAMPLES = "samples"
-    """As many drafts as were asked for were judged."""
+    """As many drafts were judged as were asked for."""
     STUCK = "stuck"
     """The policy gives the same programs again and again."""
     TURNS = "turns"
@@ -40,16 +40,16 @@ class StopReason(StrEnum):
     REFUSED = "refused"
     """The policy refuses: the user must change something first."""
     INFRASTRUCTURE = "infrastructure"
-    """This machine's trouble, or the server's."""
+    """This machine failed, or the server did."""
 
 
 PAUSING_REASONS = frozenset({StopReason.INTERRUPTED, StopReason.REFUSED, StopReason.INFRASTRUCTURE})
-"""After these the same command goes on at the exact turn."""
+"""Reasons after which the same command continues at the exact turn."""
 
 PLATEAU_TURNS = 4
 """Turns without progress that make a plateau."""
 PROGRESS_SPEEDUP = 1.02
-"""How much faster counts as progress: below it is noise."""
+"""The smallest speedup over the best candidate that counts as progress: less is noise."""
 NEAR_ROOFLINE_SHARE = 0.95
 """The share of the speed of light from which on nothing is left to gain."""
 MAX_USELESS_REPLIES_IN_A_ROW = 3
@@ -57,7 +57,7 @@ MAX_USELESS_REPLIES_IN_A_ROW = 3
 
 
 class GoalKind(StrEnum):
-    """What a goal measures."""
+    """The quantity that a goal measures."""
 
     CORRECT = "correct"
     SPEEDUP = "speedup"
@@ -72,14 +72,16 @@ GOAL_KIND_ALIASES = {"eager": GoalKind.SPEEDUP, "sol": GoalKind.ROOFLINE}
 
 
 class Goal(Value):
-    """What a run has to reach: a kind and, for all but `correct`, a number."""
+    """The goal of a run: a kind and, for all but `correct`, a number."""
 
     kind: GoalKind = GoalKind.CORRECT
     value: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Goal:
-        """`correct`, `eager:1.2` or `speedup:1.2`, `compile:1.1`, `sol:0.9` or `roofline:0.9`. Raises InputError."""
+        """Parses `correct`, `eager:1.2` or `speedup:1.2`, `compile:1.1`, `sol:0.9` or `roofline:0.9`. Raises
+        InputError.
+        """
         kind, _, number = text.partition(":")
         try:
             goal = cls(kind=GOAL_KIND_ALIASES.get(kind) or GoalKind(kind), value=float(number) if number else 0.0)
@@ -112,7 +114,7 @@ class Goal(Value):
 
 
 class Budgets(Value):
-    """What one trajectory may spend. None: as much as it takes."""
+    """The budgets of one trajectory. None: no limit."""
 
     turns: int | None = Field(default=10, ge=1)
     tokens: int | None = Field(default=None, ge=1)
@@ -124,12 +126,12 @@ class Budgets(Value):
 
 
 class Spent(Value):
-    """What a run has used of its budgets so far."""
+    """The part of its budgets that a run has used so far."""
 
     turns: int = 0
     tokens: int = 0
     dollars: float | None = 0.0
-    """None where an answer's price is not known."""
+    """Dollars of the answers; None where a price is not known."""
     gpu_seconds: float = 0.0
     seconds: float = 0.0
 
@@ -152,9 +154,8 @@ def sum_spent(attempts: Sequence[Attempt], seconds: float) -> Spent:
 
 
 def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool, solved: bool = True) -> StopReason | None:
-    """Which budget forbids the next action.
-
-    `asking`: it asks the policy, else it runs the tools on what was answered. `solved`: a correct kernel is there.
+    """Returns the budget that forbids the next action. `asking`: the action asks the policy, else it runs the tools on
+    the last answer. `solved`: whether there is a correct kernel.
     """
     if budgets.minutes is not None and spent.seconds >= budgets.minutes * 60:
         return StopReason.WALL
@@ -176,7 +177,7 @@ def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool, solved: bool 
 
 
 def describe_budget_left(budgets: Budgets, spent: Spent) -> str:
-    """Writes what is left of the budget in words, for the policy and for people."""
+    """Describes the rest of the budget in words, for the policy and for the user."""
     said = []
     if budgets.turns is not None:
         left = budgets.turns - spent.turns
@@ -194,7 +195,7 @@ def describe_budget_left(budgets: Budgets, spent: Spent) -> str:
 
 
 def reason_to_finish(goal: Goal, attempts: Sequence[Attempt]) -> StopReason | None:
-    """What the verdicts so far say about going on."""
+    """Returns the reason to end the run that follows from the verdicts so far."""
     best = best_of(attempts)
     if any(goal.reached(attempt) for attempt in attempts):
         return StopReason.TARGET

@@ -1,4 +1,4 @@
-"""What a policy is told of the GPU: read from the device where there is one, else what is tabulated for the target."""
+"""Describes the target GPU to a policy: read from the device where there is one, else from the table of targets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kernelwright.tools.hardware.targets import TARGETS
 
 
 def describe_target(target: str, device: str) -> str:
-    """One line."""
+    """Returns the description of the target in one line."""
     known = TARGETS[target]
     name, multiprocessors, memory = _read(device) or (known.title, known.multiprocessors, known.memory)
     facts = [

@@ -1,4 +1,6 @@
-"""What a policy is told after TUNE: the configuration that won, what binds it, and which launches to look at next."""
+"""Describes the result of TUNE to a policy: the configuration that won, the resource that bounds it, and the launches
+to look at next.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tools answer: frozen values, of which an MCP client has the JSON schema."""
+"""The answers of the tools: frozen values, of which an MCP client has the JSON schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernelwright.tools.report import Fault, Value
 
 
 class Question(StrEnum):
-    """What a verdict was asked for, by the name of the tool that asks it."""
+    """The question of a verdict, by the name of the tool that asks it."""
 
     COMPILE = "compile"
     """Trace the host code and compile every kernel ahead of time. No GPU."""
@@ -25,7 +25,7 @@ class Question(StrEnum):
 
 
 class AnswerState(StrEnum):
-    """How far a verdict is."""
+    """The state of a verdict."""
 
     RUNNING = "running"
     """Ask `result` for it."""
@@ -33,11 +33,11 @@ class AnswerState(StrEnum):
     REFUSED = "refused"
     """Nothing was judged: the request cannot be used, or the budget is spent. `error` says what to do."""
     FAILED = "failed"
-    """This machine's trouble, not the candidate's. `error` says what to do; nothing was taken from the budget."""
+    """This machine failed, not the candidate. `error` says what to do; nothing was taken from the budget."""
 
 
 class VerdictOutcome(StrEnum):
-    """What a finished verdict says, in one word."""
+    """The result of a finished verdict, in one word."""
 
     COMPILED = "compiled"
     NOT_COMPILED = "not_compiled"
@@ -50,20 +50,22 @@ class VerdictOutcome(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """Neither: the interval holds 1, or the candidate could not be checked on this machine."""
     INVALID = "invalid"
-    """No candidate (no code, no ModelNew, no kernel), or torch or a trick does the work that its kernels should do."""
+    """The text is no candidate (no code, no ModelNew, no kernel), or torch or a trick does the work that its kernels
+    should do.
+    """
     NEEDS_GPU = "needs_gpu"
     """The question needs a GPU, and this server has none."""
 
 
 class BudgetLeft(Value):
-    """What this server still judges before it refuses. It is counted from the server's start."""
+    """The budget that this server has left before it refuses. It is counted from the server's start."""
 
     verdicts: int
     seconds: float = Field(description="Seconds of judging.")
 
 
 class Answer(Value):
-    """What every tool's answer has."""
+    """The fields that every tool's answer has."""
 
     verdict_id: str | None = Field(description="Names the verdict to `result`; null where none was made.")
     budget: BudgetLeft
@@ -71,7 +73,7 @@ class Answer(Value):
 
 
 class FailureNote(Value):
-    """Why a candidate is not correct, and where to look."""
+    """The reason why a candidate is not correct, and the place to look at."""
 
     fault: Fault
     cheat: str | None = None
@@ -86,7 +88,7 @@ class FailureNote(Value):
 
 
 class KernelNote(Value):
-    """What the compiler says of one kernel for the main target."""
+    """The compiler's figures of one kernel for the main target."""
 
     name: str
     target: str
@@ -109,7 +111,7 @@ class LaunchNote(Value):
 
 
 class SpeedNote(Value):
-    """What was timed, in milliseconds a call."""
+    """The measured times, in milliseconds per call."""
 
     device: str
     candidate: float | None = None

@@ -1,4 +1,4 @@
-"""How much one server judges: verdicts and seconds of judging, counted from its start."""
+"""The budget of one server: verdicts and seconds of judging, counted from its start."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ class ServerBudget:
             self._verdicts += 1
 
     def left(self) -> BudgetLeft:
-        """What is left: verdicts, and seconds of judging to a tenth."""
+        """Returns the rest of the budget: verdicts, and seconds of judging to a tenth."""
         with self._lock:
             return BudgetLeft(verdicts=self._verdicts, seconds=round(max(0.0, self._seconds), 1))

@@ -63,7 +63,7 @@ class StoredVerdict(Value):
 
 
 class History:
-    """The file. A connection is opened for each question, so that threads and servers share it."""
+    """The file of stored verdicts. A connection is opened for each query, so that threads and servers share it."""
 
     def __init__(self, path: Path) -> None:
         """Raises InputError where the file is not a database of this kind, or its folder cannot be written."""
@@ -96,7 +96,7 @@ class History:
         self._write(row, "INSERT INTO")
 
     def keep(self, row: StoredVerdict) -> None:
-        """Replaces what is kept of a verdict."""
+        """Replaces the stored state of a verdict."""
         self._write(row, "REPLACE INTO")
 
     def _write(self, row: StoredVerdict, verb: str) -> None:

@@ -15,7 +15,9 @@ from kernelwright.tools.report import Value
 
 SERVER_NAME = "kernelwright"
 CODEX_SECONDS = 60
-"""Codex gives a server 10 seconds to start and a tool 60 unless it is told otherwise."""
+"""Time limit in seconds that is written into the configuration of Codex. Its defaults: 10 for a server's start, 60 for
+a tool.
+"""
 
 
 class ClientProgram(StrEnum):
@@ -26,7 +28,7 @@ class ClientProgram(StrEnum):
 
 
 class Installed(Value):
-    """What was written."""
+    """The files that were written."""
 
     client: ClientProgram
     configuration: Path
@@ -60,10 +62,10 @@ def _write_json(path: Path, entry: dict[str, Any]) -> bool:
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error}): mend it, then install again") from None
+        raise InputError(f"{path} is not JSON ({error}): correct the file, then install again") from None
     servers = found.setdefault("mcpServers", {}) if isinstance(found, dict) else None
     if not isinstance(servers, dict):
-        raise InputError(f"{path} has no object mcpServers: mend it, then install again")
+        raise InputError(f"{path} has no object mcpServers: correct the file, then install again")
     replaced = SERVER_NAME in servers
     servers[SERVER_NAME] = entry
     _write(path, json.dumps(found, indent=2) + "\n")
@@ -71,17 +73,17 @@ def _write_json(path: Path, entry: dict[str, Any]) -> bool:
 
 
 def _write_toml(path: Path, command: list[str]) -> bool:
-    """Comments and the order of what is there stay as they are."""
+    """Writes the entry; comments and the order of the other entries stay as they are."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
     try:
         found = tomlkit.parse(path.read_text(encoding="utf-8") if path.exists() else "")
     except TOMLKitError as error:
-        raise InputError(f"{path} is not TOML ({error}): mend it, then install again") from None
+        raise InputError(f"{path} is not TOML ({error}): correct the file, then install again") from None
     servers = found.setdefault("mcp_servers", tomlkit.table(is_super_table=True))
     if not isinstance(servers, dict):
-        raise InputError(f"{path} has no table mcp_servers: mend it, then install again")
+        raise InputError(f"{path} has no table mcp_servers: correct the file, then install again")
     replaced = SERVER_NAME in servers
     entry = tomlkit.table()
     entry.update({"command": command[0], "args": command[1:], "startup_timeout_sec": CODEX_SECONDS})

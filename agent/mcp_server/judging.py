@@ -197,7 +197,7 @@ class ServerJudge:
         return self._running.get(verdict_id)
 
     def result(self, verdict_id: str, report: bool = False, source: bool = False) -> VerdictAnswer:
-        """What is known of a verdict of this or an earlier server. Never raises."""
+        """Returns the state of a verdict of this or an earlier server. Never raises."""
         try:
             row = self.history.find(verdict_id)
         except InfrastructureError as error:

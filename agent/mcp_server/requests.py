@@ -1,4 +1,4 @@
-"""What a client asked for, checked before anything is judged. Every refusal is one line that says what to do."""
+"""The requests of clients, checked before anything is judged. Every refusal is one line that says what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASELINES = ("eager", "compile")
 
 
 class Access(Value):
-    """What the clients of a server may name."""
+    """What the clients of a server may do: name files, and hand in references."""
 
     local: bool = False
     """Whether clients may name files of this machine and hand in references of their own. A reference is trusted code:
@@ -49,9 +49,8 @@ def find_problem(asked: str, access: Access) -> Problem:
 
 
 def read_source(asked: str, access: Access) -> str:
-    """A candidate's text: as it was given, or, where clients are local, of the file that was named.
-
-    Raises InputError.
+    """Returns a candidate's text: as it was given, or, where clients are local, from the named file. Raises
+    InputError.
     """
     from kernelwright.agent.command_line.arguments import read_candidate
 

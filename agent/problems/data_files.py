@@ -70,7 +70,7 @@ def _with_case(source: str, tree: ast.Module, path: Path) -> str:
 def _chosen(cases: list[Any]) -> Any:
     """The first case of some size, else the largest. Raises ProblemError where there is none."""
     if not cases:
-        raise ProblemError("the JSON file beside it holds no case")
+        raise ProblemError("the JSON file beside it holds no case: write at least one")
     return next((case for case in cases if _elements(case) >= MIN_ELEMENTS_OF_A_CASE), max(cases, key=_elements))
 
 
@@ -117,7 +117,7 @@ def _without_open(source: str, tree: ast.Module) -> str:
 def _configured(source: str, tree: ast.Module, maker: ast.FunctionDef, config: Any) -> str:
     """The text with the first configuration's numbers as names of the module. Raises ProblemError."""
     if not isinstance(config, dict):
-        raise ProblemError("its configuration is no JSON object")
+        raise ProblemError("its configuration is no JSON object: write one, such as {'size': 128}")
     said: dict[str, Any] = {}
     for name, value in config.items():
         first = value[0] if name.startswith("single_") and isinstance(value, list) and value else {}

@@ -78,7 +78,7 @@ def written(definition: Mapping[str, Any], workload: Mapping[str, Any]) -> str:
     """The reference in KernelBench form. Raises ProblemError."""
     reference = str(definition["reference"]).rstrip()
     if not any(getattr(node, "name", "") == "run" for node in parse(reference).body):
-        raise ProblemError("its reference defines no function run")
+        raise ProblemError("its reference defines no function `run`: give it that name")
     axes = dict(_axes(definition["axes"], workload.get("axes", {})))
     inputs = _Inputs(axes, definition, workload)
     drawn = {name: inputs.drawn(name, spec) for name, spec in definition["inputs"].items()}

@@ -28,7 +28,7 @@ from kernelwright.agent.serving.service import Service
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.errors import InputError
-from kernelwright.tools.hardware.open_files import allow_many
+from kernelwright.tools.hardware.open_files import raise_open_files_limit
 
 GRACE_SECONDS = 5
 """Seconds that answers under way are given when the server is stopped."""
@@ -92,7 +92,7 @@ def listen(plan: ServerOptions) -> socket.socket:
 
 def serve(plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callable[[str], None]) -> None:
     """Serves until it is stopped. Raises InputError, InfrastructureError and, after Ctrl-C, KeyboardInterrupt."""
-    allow_many()
+    raise_open_files_limit()
     tokens = Tokens.read(plan.token_file)
     listening = listen(plan)
     with listening:

@@ -40,11 +40,11 @@ class DraftProcess:
         self._warm()
 
     def _warm(self) -> Zygote:
-        from kernelwright.tools.sandbox import Kind, Zygote
+        from kernelwright.tools.sandbox import ProcessKind, Zygote
 
         with self._lock:
             if self._zygote is None:
-                self._zygote = Zygote(Kind.COMPILE, spare=False, private_scratch=True, warm=self._warm_entry)
+                self._zygote = Zygote(ProcessKind.COMPILE, spare=False, private_scratch=True, warm=self._warm_entry)
             return self._zygote
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ def check_path(path: Path) -> Path:
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise InputError(f"{path} cannot be written: name a file in a folder that exists with --out")
     if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(HEADER_MARK):
-        raise InputError(f"{path} is there and was not written by this program: name another with --out")
+        raise InputError(f"{path} exists and was not written by this program: name another file with --out")
     return path
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernelwright.agent.tuning.tuned import ConfigurationOutcome, TriedConfiguration, TuningResult
 from kernelwright.errors import InputError
-from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, ParameterSpace, Setting
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 from kernelwright.tools.tuning.kernel_text.writing_lists import with_list
@@ -28,7 +28,7 @@ def check_path(path: Path, kernel: Path) -> Path:
     if path.absolute() == kernel.absolute():
         raise InputError(f"{path} is the kernel itself: name another file with --out")
     if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(TUNED_HEADER_MARK):
-        raise InputError(f"{path} is there and was not written by this program: name another with --out")
+        raise InputError(f"{path} exists and was not written by this program: name another file with --out")
     return path
 
 
@@ -42,7 +42,7 @@ def picture_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}.tuning.svg")
 
 
-def tuned_text(file: TunableFile, space: Space, chosen: Sequence[Configuration]) -> str:
+def tuned_text(file: TunableFile, space: ParameterSpace, chosen: Sequence[Configuration]) -> str:
     """The file with the configurations that won.
 
     One: its numbers in place of the old ones. Several: as an autotune list, where the file has one or its launch can

@@ -12,7 +12,7 @@ from kernelwright.agent.tuning.settings import TuneSettings, is_allowed
 from kernelwright.agent.tuning.tuned import ConfigurationOutcome, ParameterGroup, TriedConfiguration
 from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import summarise_samples
-from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space, key_of
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, ParameterSpace, Setting, key_of
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
@@ -68,8 +68,8 @@ class Measuring:
     """Measures configurations at one size of the problem."""
 
     def __init__(
-        self, file: TunableFile, space: Space, settings: TuneSettings, clock: Clock, journal: Journal, say: Say,
-        shape: Mapping[str, int] | None = None,
+        self, file: TunableFile, space: ParameterSpace, settings: TuneSettings, clock: Clock, journal: Journal,
+        say: Say, shape: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self._file, self._space, self._settings = file, space, settings
         self._clock, self._journal, self._say = clock, journal, say

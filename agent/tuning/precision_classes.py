@@ -8,14 +8,16 @@ from kernelwright.agent.tuning.measuring import HalvingResult
 from kernelwright.agent.tuning.settings import PrecisionClass, is_allowed, precision_class_of
 from kernelwright.agent.tuning.tuned import JudgedConfiguration, TriedConfiguration
 from kernelwright.tools.report import Report
-from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, changes
+from kernelwright.tools.tuning.kernel_text.parameters import ParameterSpace, Setting, changed_settings
 
 MAX_JUDGED_PER_CLASS = 2
 """Configurations of a class that are judged until one is right."""
 Judged = Callable[[Mapping[str, Setting]], Report]
 
 
-def best_of_classes(space: Space, measured: HalvingResult, judged: Judged | None) -> dict[str, JudgedConfiguration]:
+def best_of_classes(
+    space: ParameterSpace, measured: HalvingResult, judged: Judged | None
+) -> dict[str, JudgedConfiguration]:
     """Returns by class the fastest measured configuration that lies in it; every class has those of the narrower ones.
 
     judged: the full verdict; where it is given the first one that passes is told, with its error, and none where none
@@ -33,7 +35,7 @@ def best_of_classes(space: Space, measured: HalvingResult, judged: Judged | None
 
 
 def _measured_in(
-    kind: PrecisionClass, space: Space, measured: HalvingResult
+    kind: PrecisionClass, space: ParameterSpace, measured: HalvingResult
 ) -> Sequence[tuple[TriedConfiguration, dict[str, Setting]]]:  # fmt: skip
     """Fastest first. The other groups' numbers are those of the best."""
     found = []
@@ -50,13 +52,13 @@ def _measured_in(
 
 
 def _chosen(
-    space: Space, configuration: dict[str, Setting], row: TriedConfiguration, report: Report | None
+    space: ParameterSpace, configuration: dict[str, Setting], row: TriedConfiguration, report: Report | None
 ) -> JudgedConfiguration:
     checks = report.correctness.checks if report is not None and report.correctness is not None else ()
     known = [c for c in checks if c.max_error is not None and c.eager_error is not None]
     worst = max(known, key=lambda c: c.max_error or 0.0, default=None)
     return JudgedConfiguration(
-        configuration=configuration, changes=changes(space, configuration),
+        configuration=configuration, changes=changed_settings(space, configuration),
         precision=precision_class_of(space, configuration),
         timing=row.timing, correct=report.correct if report is not None else None,
         error=worst.max_error if worst is not None else None,

@@ -15,7 +15,7 @@ from kernelwright.store.models import Action
 from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
-from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Role, Setting, Space
+from kernelwright.tools.tuning.kernel_text.parameters import Parameter, ParameterRole, ParameterSpace, Setting
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 
 MAX_CANDIDATES_READ = 200
@@ -32,7 +32,7 @@ Shape = tuple[tuple[str, bool, int], ...]
 
 def kind_of(parameters: Sequence[Parameter]) -> Shape:
     """Two kernels of one kind have the same tiles and options, whatever their names."""
-    counts = Counter((p.role.value, p.places_programs) for p in parameters if p.role is not Role.CTAS)
+    counts = Counter((p.role.value, p.places_programs) for p in parameters if p.role is not ParameterRole.CTAS)
     return tuple(sorted((role, placed, count) for (role, placed), count in counts.items()))
 
 
@@ -69,7 +69,7 @@ def _won_on(report: Report, device: str) -> bool:
     return measured and device in ("cpu", report.judged_on, report.environment.gpu)
 
 
-def priors_from(winners: Iterable[str], space: Space) -> list[dict[str, Setting]]:
+def priors_from(winners: Iterable[str], space: ParameterSpace) -> list[dict[str, Setting]]:
     """winners: texts of tuned kernels."""
     own = _by_kernel(space)
     found: Counter[tuple[tuple[str, Setting], ...]] = Counter()
@@ -88,7 +88,7 @@ def priors_from(winners: Iterable[str], space: Space) -> list[dict[str, Setting]
 def _carried(own: Sequence[Parameter], theirs: Sequence[Parameter]) -> dict[str, Setting]:
     """Their values for our parameters of the same role and place, in the order of the text, where they are legal."""
     carried: dict[str, Setting] = {}
-    for role in Role:
+    for role in ParameterRole:
         for placed in (True, False):
             pairs = zip(
                 [p for p in own if p.role is role and p.places_programs is placed],
@@ -99,7 +99,7 @@ def _carried(own: Sequence[Parameter], theirs: Sequence[Parameter]) -> dict[str,
     return carried
 
 
-def _by_kernel(space: Space) -> dict[str, list[Parameter]]:
+def _by_kernel(space: ParameterSpace) -> dict[str, list[Parameter]]:
     groups: dict[str, list[Parameter]] = {}
     for parameter in space.parameters:
         groups.setdefault(parameter.kernels[0], []).append(parameter)

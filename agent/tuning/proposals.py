@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kernelwright.agent.tuning.settings import PrecisionClass, is_allowed
 from kernelwright.agent.tuning.usual_tilings import usual_configurations
-from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Parameter, Role, Setting, Space, key_of
+from kernelwright.tools.tuning.kernel_text.parameters import (
+    Configuration,
+    Parameter,
+    ParameterRole,
+    ParameterSpace,
+    Setting,
+    key_of,
+)
 
 PROPOSALS_AT_ONCE = 8
 """Proposed at once, whatever the number of cores."""
@@ -22,7 +29,7 @@ BEST_WITH_NEIGHBOURS = 3
 """The best configurations whose neighbours are tried."""
 
 
-def groups_of(space: Space) -> list[tuple[str, ...]]:
+def groups_of(space: ParameterSpace) -> list[tuple[str, ...]]:
     """Names of parameters by the kernels that they change: groups can be tuned one after the other."""
     groups: list[tuple[set[str], list[str]]] = []
     for parameter in space.parameters:
@@ -38,7 +45,7 @@ class Proposals:
     """Proposes values of one group of parameters; the others keep what `base` says."""
 
     def __init__(
-        self, space: Space, names: Sequence[str], base: Configuration, precision: PrecisionClass,
+        self, space: ParameterSpace, names: Sequence[str], base: Configuration, precision: PrecisionClass,
         first: Sequence[Configuration] = (), seed: int = 0,
     ) -> None:  # fmt: skip
         """first: configurations that are tried before any other, such as those of an autotune list."""
@@ -84,7 +91,9 @@ class Proposals:
     def _drawn(self, count: int) -> Iterator[dict[str, Setting]]:
         for _ in range(count):
             for _ in range(MAX_DRAWS):
-                drawn = {p.name: self._chance.choice(p.values) for p in self._parameters if p.role is not Role.CTAS}
+                drawn = {
+                    p.name: self._chance.choice(p.values) for p in self._parameters if p.role is not ParameterRole.CTAS
+                }
                 one = {**self._base, **drawn}
                 if self._fits(one) and key_of(one) not in self._proposed:
                     yield one
@@ -107,9 +116,9 @@ class Proposals:
 
     def _elements_a_thread(self, one: Configuration) -> float:
         """Estimates the elements that one thread has of the largest block of results."""
-        tiles = [p for p in self._parameters if p.role is Role.TILE]
+        tiles = [p for p in self._parameters if p.role is ParameterRole.TILE]
         placed = [p for p in tiles if p.places_programs] or tiles
-        warps = next((p for p in self._parameters if p.role is Role.WARPS), None)
+        warps = next((p for p in self._parameters if p.role is ParameterRole.WARPS), None)
         threads = 32 * int(one[warps.name]) if warps is not None else 128
         elements = 1
         for parameter in placed:

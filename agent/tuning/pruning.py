@@ -14,7 +14,7 @@ from kernelwright.agent.tuning.proposals import Proposals, groups_of
 from kernelwright.agent.tuning.settings import TuneSettings, is_allowed
 from kernelwright.agent.tuning.tuned import ConfigurationOutcome, ParameterGroup, TriedConfiguration
 from kernelwright.tools.tuning.compile_scores import CompileScore
-from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, key_of
+from kernelwright.tools.tuning.kernel_text.parameters import ParameterSpace, Setting, key_of
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 
 def prune(
-    file: TunableFile, space: Space, settings: TuneSettings, score: Score, journal: Journal, say: Say,
+    file: TunableFile, space: ParameterSpace, settings: TuneSettings, score: Score, journal: Journal, say: Say,
     first: Sequence[Mapping[str, Setting]] = (),
 ) -> tuple[ParameterGroup, ...]:  # fmt: skip
     """Every group's configurations with their scores and fates, best first. What the journal holds is not made again.
@@ -56,7 +56,7 @@ def prune(
 
 
 def _weights(
-    file: TunableFile, space: Space, names: Sequence[tuple[str, ...]], score: Score
+    file: TunableFile, space: ParameterSpace, names: Sequence[tuple[str, ...]], score: Score
 ) -> dict[tuple[str, ...], float]:
     """Returns each group's share of the configurations: that of its kernels in the model's cycles, or 0."""
     found = score(file.source)
@@ -76,7 +76,7 @@ def _say_of(say: Say, group: str, text: str) -> None:
 
 
 def _tried(
-    file: TunableFile, space: Space, proposals: Proposals, most: int, score: Score, journal: Journal, say: Say
+    file: TunableFile, space: ParameterSpace, proposals: Proposals, most: int, score: Score, journal: Journal, say: Say
 ) -> dict[str, tuple[dict[str, Setting], CompileScore]]:
     tried: dict[str, tuple[dict[str, Setting], CompileScore]] = {}
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="tune") as pool:
@@ -104,7 +104,7 @@ def _tried(
 
 
 def _with_fates(
-    space: Space, settings: TuneSettings, tried: Mapping[str, tuple[dict[str, Setting], CompileScore]],
+    space: ParameterSpace, settings: TuneSettings, tried: Mapping[str, tuple[dict[str, Setting], CompileScore]],
     start: Mapping[str, Setting], most: int,
 ) -> tuple[TriedConfiguration, ...]:  # fmt: skip
     """Ranked by the model; what fails last."""

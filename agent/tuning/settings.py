@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from kernelwright.policies.base import Value
-from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Role, Setting, Space
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, ParameterRole, ParameterSpace, Setting
 
 IEEE_PRECISIONS = ("ieee",)
 SPLIT_PRECISIONS = ("ieee", "tf32x3", "bf16x6", "bf16x3")
@@ -64,14 +64,18 @@ class TuneSettings(Value):
     """Whether the best of every class of precision passes the full verdict too, and is told with its error."""
 
 
-def is_allowed(space: Space, configuration: Configuration, precision: PrecisionClass) -> bool:
+def is_allowed(space: ParameterSpace, configuration: Configuration, precision: PrecisionClass) -> bool:
     """Whether a configuration multiplies in the class that is allowed."""
     return all(
-        configuration.get(p.name, p.start) in precision.allowed for p in space.parameters if p.role is Role.PRECISION
+        configuration.get(p.name, p.start) in precision.allowed
+        for p in space.parameters
+        if p.role is ParameterRole.PRECISION
     )
 
 
-def precision_class_of(space: Space, configuration: Configuration) -> PrecisionClass | None:
+def precision_class_of(space: ParameterSpace, configuration: Configuration) -> PrecisionClass | None:
     """The narrowest class that a configuration lies in; None where it has no such parameter."""
-    chosen: list[Setting] = [configuration.get(p.name, p.start) for p in space.parameters if p.role is Role.PRECISION]
+    chosen: list[Setting] = [
+        configuration.get(p.name, p.start) for p in space.parameters if p.role is ParameterRole.PRECISION
+    ]
     return next((c for c in PrecisionClass if all(v in c.allowed for v in chosen)), None) if chosen else None

@@ -27,12 +27,12 @@ from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
-from kernelwright.tools.tuning.compile_scores import CompileScore, score
-from kernelwright.tools.tuning.following import Followed, follow
-from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, changes, key_of
+from kernelwright.tools.tuning.compile_scores import CompileScore, score_by_compiling
+from kernelwright.tools.tuning.kernel_text.parameters import ParameterSpace, Setting, changed_settings, key_of
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile, read_file
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 from kernelwright.tools.tuning.kernel_text.writing_lists import with_list
+from kernelwright.tools.tuning.tunable_space import TunableSpace, find_tunable_space
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.trials import TrialTimes
@@ -90,7 +90,7 @@ class Tuner:
             return tuned.with_(groups=self._checked(space, groups, check)), ""
         return self._measured(tuned, space, groups)
 
-    def pruned(self) -> tuple[Space, tuple[ParameterGroup, ...]]:
+    def pruned(self) -> tuple[ParameterSpace, tuple[ParameterGroup, ...]]:
         """The parameters that reach a launch of this problem, and what compiling alone says of their configurations.
 
         Raises InputError where there are none.
@@ -101,10 +101,10 @@ class Tuner:
         groups = prune(self._file, followed.space, self._settings, self._score, self._journal, self._say, self._first)
         return followed.space, groups
 
-    def _followed(self) -> Followed:
+    def _followed(self) -> TunableSpace:
         self._say("tracing the kernel")
         front, target = self._evaluator.front(), self._settings.target
-        return follow(
+        return find_tunable_space(
             self._file,
             lambda text: front.traced_at_own_size(self._problem, text, target, self._options),
             parse_target(target).capability,
@@ -113,7 +113,7 @@ class Tuner:
 
     def _score(self, text: str) -> CompileScore:
         front, target = self._evaluator.front(), self._settings.target
-        return score(
+        return score_by_compiling(
             text,
             lambda one: front.traced_at_own_size(self._problem, one, target, self._options),
             lambda traced, one: front.compiled_at_own_size(traced, target, one, self._options, texts=("ptx", "amdgcn")),
@@ -121,7 +121,9 @@ class Tuner:
         )
 
     # -------------------------------------------------------------- on a CPU
-    def _checked(self, space: Space, groups: Sequence[ParameterGroup], count: int) -> tuple[ParameterGroup, ...]:
+    def _checked(
+        self, space: ParameterSpace, groups: Sequence[ParameterGroup], count: int
+    ) -> tuple[ParameterGroup, ...]:
         """The best that remain of each group, judged under the interpreter until so many are right; what is wrong there
         remains no more.
         """
@@ -141,12 +143,12 @@ class Tuner:
             found.append(group.with_(rows=tuple(rows)))
         return tuple(found)
 
-    def _judged(self, space: Space, configuration: Mapping[str, Setting]) -> Report:
+    def _judged(self, space: ParameterSpace, configuration: Mapping[str, Setting]) -> Report:
         """The full verdict, from the journal where it is there already."""
         key = key_of(dict(configuration))
         known = self._journal.find(JUDGED_KIND, key)
         if known is None:
-            self._say("judging " + ", ".join(f"{n} {v}" for n, v in changes(space, configuration).items()))
+            self._say("judging " + ", ".join(f"{n} {v}" for n, v in changed_settings(space, configuration).items()))
             text = rewrite(self._file.source, space, configuration)
             known = json.loads(self._evaluator.evaluate(self._problem, text, self._options).model_dump_json())
             self._journal.add(JUDGED_KIND, key, known)
@@ -155,7 +157,7 @@ class Tuner:
 
     # -------------------------------------------------------------- on a GPU
     def _measured(
-        self, tuned: TuningResult, space: Space, groups: Sequence[ParameterGroup]
+        self, tuned: TuningResult, space: ParameterSpace, groups: Sequence[ParameterGroup]
     ) -> tuple[TuningResult, str]:
         """Halving at every shape, then the full verdict of what won; the next best where that is not right."""
         shapes = self._settings.shapes or ({},)
@@ -185,12 +187,14 @@ class Tuner:
             tuned = tuned.with_(notes=(*tuned.notes, NO_AUTOTUNE_LIST_MESSAGE))
         return tuned, tuned_text(self._file, space, winners)
 
-    def _at(self, space: Space, groups: Sequence[ParameterGroup], shape: Mapping[str, int]) -> HalvingResult:
+    def _at(self, space: ParameterSpace, groups: Sequence[ParameterGroup], shape: Mapping[str, int]) -> HalvingResult:
         problem = self._problem.with_sizes(dict(shape)) if shape else self._problem
         clock = _TrialClock(self._evaluator, problem, self._options)
         return Measuring(self._file, space, self._settings, clock, self._journal, self._say, shape).run(groups)
 
-    def _first_right(self, space: Space, measured: HalvingResult) -> tuple[dict[str, Setting] | None, Report | None]:
+    def _first_right(
+        self, space: ParameterSpace, measured: HalvingResult
+    ) -> tuple[dict[str, Setting] | None, Report | None]:
         """The fastest configuration that passes the full verdict; the file's own where none other does."""
         start = space.start()
         if not self._settings.verdict:
@@ -205,10 +209,14 @@ class Tuner:
         return (start, report) if report.correct else (None, report)
 
     def _chosen(
-        self, space: Space, configuration: dict[str, Setting], measured: HalvingResult, shape: Mapping[str, int]
+        self,
+        space: ParameterSpace,
+        configuration: dict[str, Setting],
+        measured: HalvingResult,
+        shape: Mapping[str, int],
     ) -> JudgedConfiguration:
         return JudgedConfiguration(
-            configuration=configuration, changes=changes(space, configuration),
+            configuration=configuration, changes=changed_settings(space, configuration),
             precision=precision_class_of(space, configuration),
             timing=measured.after if configuration == measured.best else None, shape=dict(shape),
         )  # fmt: skip
@@ -241,13 +249,13 @@ def _read(source: str, kernel: str) -> TunableFile:
     try:
         file = read_file(source)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise InputError(f"{kernel} is not Python: {error}: mend it, or see agent check") from None
+        raise InputError(f"{kernel} is not Python: {error}: correct it (agent check shows the line)") from None
     if not file.space.parameters:
         raise InputError(f"{kernel} launches no @triton.jit kernel by its name: there is nothing to tune")
     return file
 
 
-def _failure(followed: Followed) -> str:
+def _failure(followed: TunableSpace) -> str:
     if followed.failure is not None:
         return " ".join(followed.failure.message.split())[:300]
     return "" if followed.space.parameters else "no number of the file changes what is launched at this problem's size"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.agent.tuning.settings import PrecisionClass
-from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Role, Setting
+from kernelwright.tools.tuning.kernel_text.parameters import Parameter, ParameterRole, Setting
 from kernelwright.tools.tuning.legal_values import MIN_DOT_EXTENT
 
 PRODUCT_TILINGS: tuple[tuple[int, int, int, int, int], ...] = (
@@ -31,13 +31,13 @@ FAST_PRECISIONS = ("tf32", "bf16x3", "tf32x3")
 
 def usual_configurations(parameters: Sequence[Parameter], precision: PrecisionClass) -> list[dict[str, Setting]]:
     """Configurations of a group whose kernels multiply; none of another group."""
-    tiles = [p for p in parameters if p.role is Role.TILE and min(map(int, p.values)) >= MIN_DOT_EXTENT]
+    tiles = [p for p in parameters if p.role is ParameterRole.TILE and min(map(int, p.values)) >= MIN_DOT_EXTENT]
     placed = [p for p in tiles if p.places_programs]
     deep = [p for p in tiles if not p.places_programs]
     if not placed or len({k for p in placed for k in p.kernels}) > 1:
         return []
     by_role = {p.role: p for p in parameters}
-    products = by_role.get(Role.PRECISION)
+    products = by_role.get(ParameterRole.PRECISION)
     tried = 2 if precision is PrecisionClass.ANY else 1  # tf32 alone may not be precise enough
     wanted = [n for n in FAST_PRECISIONS if n in precision.allowed][:tried] if products is not None else []
     found: list[dict[str, Setting]] = []
@@ -47,7 +47,7 @@ def usual_configurations(parameters: Sequence[Parameter], precision: PrecisionCl
             one[parameter.name] = _nearest(parameter, value)
         for parameter in deep[:1]:
             one[parameter.name] = _nearest(parameter, depth if len(placed) > 1 else columns)
-        for role, value in ((Role.WARPS, warps), (Role.STAGES, stages)):
+        for role, value in ((ParameterRole.WARPS, warps), (ParameterRole.STAGES, stages)):
             if role in by_role:
                 one[by_role[role].name] = _nearest(by_role[role], value)
         found += [one | {products.name: name} for name in wanted] if products is not None and wanted else [one]

@@ -1,5 +1,5 @@
-"""Which numbers of a problem are taken for sizes, and at which of its sizes it is traced: several attempts at one
-draft, of which the one that fixes least is kept.
+"""Chooses which numbers of a problem are taken for sizes, and at which of its sizes it is traced: several attempts at
+one draft, of which the one with the fewest fixed sizes is kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 
 _LAST_INDEX = re.compile(r"\[\d+\]$")
 
@@ -17,7 +17,7 @@ MAX_OTHER_SIZES = 2
 """Other sizes at which a problem is traced once more."""
 
 MIN_DRAWN_SIZE = 2
-"""What a size may be at the least where a problem is judged at other sizes than its own."""
+"""Smallest value of a size where a problem is judged at other sizes than its own."""
 
 IsFreeNumber = Callable[[int, str], bool]
 """Whether a number of the problem, by its value and path, is a size."""
@@ -30,7 +30,7 @@ class Attempts:
     base: str
     """The text that is traced."""
     guesses: Sequence[IsFreeNumber]
-    """Which numbers are sizes: as many as possible first."""
+    """Guesses which numbers are sizes, the one with the most sizes first."""
     own: dict[str, int]
     """The numbers of the problem itself, by their paths."""
     varied: Sequence[tuple[str, dict[str, int]]] = ()
@@ -40,7 +40,7 @@ class Attempts:
 
 
 def attempts_at(source: str, varied: list[str]) -> Attempts:
-    """Reads the numbers of the problem at every size. Raises whatever the problem raises."""
+    """Reads the numbers of the problem at every size. Raises the problem's own exceptions."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from kernelwright.policies.inductor.tracing.graph import numbers_of
@@ -83,7 +83,7 @@ def _varying_paths(own: dict[str, int], others: list[dict[str, int]]) -> set[str
 
 
 def attempt_draft(asked: Attempts, free: IsFreeNumber, strict: bool, tf32: bool) -> dict[str, Any]:
-    """The fields of a Draft. Raises Refused, and whatever the problem, torch or Inductor raises."""
+    """Returns the fields of a Draft. Raises DraftRefused, and the exceptions of the problem, torch or Inductor."""
     from kernelwright.policies.inductor.lowering.generating import generate
     from kernelwright.policies.inductor.tracing.graph import trace
     from kernelwright.policies.inductor.writing.candidate import write_candidate
@@ -100,7 +100,7 @@ def attempt_draft(asked: Attempts, free: IsFreeNumber, strict: bool, tf32: bool)
     made = write_candidate(traced, generate(traced), tf32)
     if strict and made.library_calls:
         left = dict.fromkeys(made.library_calls)
-        raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
+        raise DraftRefused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
     return {
         "wanting": len(wanted) + len(traced.numbers) + len(traced.equalities),
         "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls),
@@ -127,12 +127,14 @@ def _slices_end_outside(traced: Any, asked: Attempts) -> bool:
 
 
 def _least(asked: Attempts) -> dict[str, int]:
-    """The smallest value of each size."""
+    """Returns the smallest value of each size."""
     return {path: MIN_DRAWN_SIZE if _size_varies(path, asked) else own for path, own in asked.own.items()}
 
 
 def _required(paths: list[str], traced: Any, asked: Attempts) -> list[tuple[str, str]]:
-    """What must hold of the sizes of a call, because the draft has numbers in their place or takes two for one."""
+    """Returns the conditions on the sizes of a call that follow from numbers in the draft, and from sizes that it takes
+    to be equal.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from kernelwright.policies.inductor.tracing.graph import numbers_of
@@ -151,7 +153,7 @@ def _size_varies(path: str, asked: Attempts) -> bool:
 
 
 def size_freedom(made: dict[str, Any]) -> tuple[int, int]:
-    """How free of sizes a draft is: few that tracing fixed, then many that it took for symbols."""
+    """Returns a sort key for drafts: few sizes that tracing fixed first, then many that it took for symbols."""
     return -len(made["fixed_sizes"]), made["symbols"]
 
 

@@ -1,4 +1,6 @@
-"""What a compiler's draft is, and how one is asked for. Nothing here imports torch or executes a problem's file."""
+"""The draft of the compiler as a value, and the request for one. Nothing here imports torch or executes a problem's
+file.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from kernelwright.policies.base import Value
 PROCESS_ENTRY = "kernelwright.policies.inductor.process:serve"
 """`module:function` of what runs in the sandboxed process."""
 WARM_UP_ENTRY = "kernelwright.policies.inductor.process:warm"
-"""What prepares the process that sandboxed ones are forked from."""
+"""The function that prepares the process from which sandboxed ones are forked."""
 DRAFT_SECONDS = 90.0
 """Seconds for one draft that somebody waits for: `agent solve` ends within two minutes where nothing solves a module.
 """
@@ -33,10 +35,10 @@ It returns `{"refused": text}` where the process gave no answer in time, or died
 
 
 class Mode(StrEnum):
-    """What the draft leaves to a library."""
+    """The operators that the draft leaves to a library."""
 
     STRICT = "strict"
-    """Nothing: products, convolutions and pooling are kernels of the draft's own."""
+    """No operator: products, convolutions and pooling are kernels of the draft's own."""
     SHARE = "share"
     """Matrix products and convolutions; what follows them is fused into own kernels."""
 
@@ -54,11 +56,9 @@ class Draft(Value):
     fixed_sizes: tuple[str, ...] = ()
     """Sizes that tracing turned into numbers: at other values of these the candidate is wrong."""
     algebra: bool = False
-    """Whether operations of the problem are not made because exact algebra takes them away: what that gains is told
-    apart from speed.
-    """
+    """Whether exact algebra removes operations of the problem: the gain from that is reported apart from speed."""
     refused: str = ""
-    """One line: the operator or the line of the problem that the compiler cannot draft."""
+    """The reason for a refusal in one line: the operator or the line of the problem that the compiler cannot draft."""
     seconds: float = 0.0
 
     @property
@@ -93,12 +93,12 @@ def draft(
     return Draft.model_validate({**known, "mode": mode})
 
 
-def is_split(source: str) -> bool:
+def has_split_products(source: str) -> bool:
     """Whether a draft's products of fp32 are several products of its parts. In fp32 it is another draft."""
     return f"\n{SPLIT_MARK}\n" in source
 
 
-def in_fp32(source: str) -> str:
+def with_fp32_products(source: str) -> str:
     """A draft with its products of tf32 in fp32; empty where it has none."""
     exact = source.replace("input_precision='tf32'", "input_precision='ieee'")
     return exact if exact != source else ""

@@ -12,7 +12,7 @@ MAX_SPLITS_OF_A_REDUCTION = 264
 """Two for each multiprocessor of a large GPU."""
 
 
-def configure(own_products: bool) -> None:
+def configure_inductor(own_products: bool) -> None:
     """Inductor's own configuration, and two bounds that it lacks for symbolic sizes."""
     from torch._inductor import config
     from torch._inductor.choices import InductorChoices
@@ -114,8 +114,8 @@ def size_hint(size: Any) -> int:
     return int(hint(size, fallback=0))
 
 
-def without_maxima(expression: Any) -> Any:
-    """`Max(1, size)` of a stride as the size: they differ where the tensor has no element."""
+def drop_maxima(expression: Any) -> Any:
+    """Replaces `Max(1, size)` of a stride by the size: they differ only where the tensor has no element."""
     import sympy
     from torch.utils._sympy.functions import Max
 
@@ -157,7 +157,7 @@ def _channels_last_outputs() -> None:
 
     def conv_layout(*args: Any, **kwargs: Any) -> Any:
         found = plain(*args, **kwargs)
-        strides = [without_maxima(n) for n in found.stride]
+        strides = [drop_maxima(n) for n in found.stride]
         if V.graph.layout_opt and len(found.size) == 4:
             _, channels, height, width = found.size
             strides = [channels * height * width, 1, width * channels, channels]

@@ -19,10 +19,10 @@ from kernelwright.policies.base import (
     Usage,
 )
 from kernelwright.policies.forwarding import Forwarding
-from kernelwright.policies.inductor.draft import POLICY_NAME, Draft, in_fp32, is_split
+from kernelwright.policies.inductor.draft import POLICY_NAME, Draft, has_split_products, with_fp32_products
 
 IMPRECISE = "precision"
-"""What a request says of a candidate that is right but for its rounding (tools/faults.py)."""
+"""The fault of a request whose candidate is right except for its rounding (tools/faults.py)."""
 
 
 class CompilerPolicy:
@@ -39,7 +39,7 @@ class CompilerPolicy:
         )
 
     def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Does nothing: the policy holds no resources."""
 
 
 class DraftedTurn(Forwarding):
@@ -68,7 +68,7 @@ class DraftedTurn(Forwarding):
         self._make_exact = make_exact
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion for each request, in their order."""
+        """Returns one completion for each request, in their order."""
         return [completion for request in requests for completion in self._one(request)]
 
     def _one(self, request: Request) -> list[Completion]:
@@ -85,10 +85,10 @@ class DraftedTurn(Forwarding):
         if request.turn != self._turn + 1 or request.fault != IMPRECISE:
             return None
         made = self._made or self._make()  # a run that goes on in another process
-        if is_split(made.source):
+        if has_split_products(made.source):
             again = self._make_exact() if self._make_exact is not None else Draft()
-            return again if again.usable and not is_split(again.source) else None
-        source = in_fp32(made.source)
+            return again if again.usable and not has_split_products(again.source) else None
+        source = with_fp32_products(made.source)
         return made.with_(source=source, seconds=0.0) if source else None
 
     def _completion(self, draft: Draft) -> Completion:

@@ -79,11 +79,11 @@ PRIVATE_NAMES = (
     "triton.backends.compiler:GPUTarget",
     "triton.runtime.driver:driver.set_active",
 )
-"""`module:attribute` of what is used or replaced."""
+"""Private attributes of torch that are used or replaced, as `module:attribute`."""
 
 
-def missing() -> list[str]:
-    """What of the contract this torch and this Triton do not have."""
+def missing_private_names() -> list[str]:
+    """Returns the private names that this torch or this Triton does not have."""
     return [name for name in PRIVATE_NAMES if not _exists(name)]
 
 
@@ -105,7 +105,7 @@ PRETENDED_GPU_PROPERTIES = {
     "L2_cache_size": 50 << 20, "shared_memory_per_block": 49152, "shared_memory_per_block_optin": 232448,
     "shared_memory_per_multiprocessor": 233472,
 }  # fmt: skip
-"""What the GPU that is pretended says of itself."""
+"""Properties that the pretended GPU reports."""
 
 
 def pretend_gpu() -> None:

@@ -1,5 +1,5 @@
-"""What runs in the sandboxed process: the problem's file is executed here, under a pretended GPU, and a candidate's
-text goes out.
+"""The entry of the sandboxed process: it executes the problem's file under a pretended GPU and returns a candidate's
+text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from kernelwright.policies.inductor.attempts import attempt_draft, attempts_at, size_freedom
 from kernelwright.policies.inductor.draft import DRAFT_SECONDS
-from kernelwright.policies.inductor.refusing import Refused, line_of, line_text, operator_of, reason_of
+from kernelwright.policies.inductor.refusing import DraftRefused, line_of, line_text, operator_of, reason_of
 
 
 class OutOfTime(BaseException):
@@ -119,7 +119,7 @@ def answer(
     except OutOfTime as error:
         made = {"refused": f"no draft within {seconds:g} s{_describe_place(error, source)}"}
     except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
-        advice = error.advice if isinstance(error, Refused) else ""
+        advice = error.advice if isinstance(error, DraftRefused) else ""
         made = {"refused": f"{_describe_failure(error, source)}{f': {advice}' if advice else ''}"}
     return {**made, "seconds": time.monotonic() - start}
 
@@ -133,16 +133,16 @@ def _describe_place(error: BaseException, source: str) -> str:
 
 
 def _describe_failure(error: Exception, source: str) -> str:
-    """One line with the operator and the line of the problem, as far as they are known."""
+    """Returns one line with the operator and the line of the problem, as far as they are known."""
     reason = reason_of(error, source)
     if line_of(error, source):
         return reason
-    operator = error.operator if isinstance(error, Refused) else operator_of(error)
+    operator = error.operator if isinstance(error, DraftRefused) else operator_of(error)
     if not operator:
         return reason
     from kernelwright.policies.inductor.tracing.finding import line_that_calls
 
-    at = reason if isinstance(error, Refused) else f"{reason} at the operator {operator}"
+    at = reason if isinstance(error, DraftRefused) else f"{reason} at the operator {operator}"
     number = line_that_calls(source, operator)
     return at if number is None else f"{at} at {line_text(source, number)}"
 
@@ -165,7 +165,7 @@ def write_draft(
                 break
             except Exception as error:
                 first = first or error
-                if isinstance(error, Refused) and not str(error).startswith("Inductor"):
+                if isinstance(error, DraftRefused) and not str(error).startswith("Inductor"):
                     break
                 continue
             if best is None or size_freedom(made) > size_freedom(best):
@@ -180,7 +180,7 @@ def write_draft(
 
 @contextlib.contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raises OutOfTime in what is entered after so many seconds; in the main thread only."""
+    """Raises OutOfTime in the block after so many seconds; in the main thread only."""
 
     def end(*_: object) -> None:
         raise OutOfTime
@@ -195,7 +195,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 
 class _lowerings:
-    """The lowerings of a mode, for as long as it is entered."""
+    """Installs the lowerings of a mode for the length of the block."""
 
     def __init__(self, strict: bool, split: bool) -> None:
         self._strict, self._split = strict, split
@@ -203,14 +203,14 @@ class _lowerings:
     def __enter__(self) -> None:
         from torch._inductor import lowering
 
-        from kernelwright.policies.inductor.inductor_patches import configure
+        from kernelwright.policies.inductor.inductor_patches import configure_inductor
         from kernelwright.policies.inductor.lowering.convolutions import library_convolutions, own_convolutions
         from kernelwright.policies.inductor.lowering.products import own_products
         from kernelwright.policies.inductor.lowering.softmax import online_softmax
         from kernelwright.policies.inductor.lowering.windows import written_out_windows
 
         self._before = dict(lowering.lowerings), dict(lowering._maybe_layout_constraints)
-        configure(self._strict)
+        configure_inductor(self._strict)
         online_softmax()
         written_out_windows()
         if self._strict:

@@ -1,4 +1,4 @@
-"""What the compiler does not draft, said by the operator's name and the line of the problem."""
+"""Refusals of the compiler, with the operator's name and the line of the problem."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ DEPENDS_ON_DATA = (
 """Exceptions of torch that mean: Python needs a value of a tensor to go on."""
 
 DROPOUT_ADVICE = "call eval() on the module where the file builds it, or set p to 0"
-"""What to do about dropout."""
+"""The advice on a module whose dropout is active."""
 
 
-class Refused(Exception):
+class DraftRefused(Exception):
     """There is no draft. The message is one line."""
 
     def __init__(self, message: str, operator: str = "", advice: str = "") -> None:
@@ -35,8 +35,8 @@ class Refused(Exception):
 
 
 def line_of(error: BaseException, source: str) -> str:
-    """`line 12 (y = x[x > 0])`: the deepest line of the problem that the error came through; empty where there is
-    none.
+    """Returns the deepest line of the problem that the error came through, as `line 12 (y = x[x > 0])`; empty where
+    there is none.
     """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == PROBLEM]
     if not frames or frames[-1].lineno is None:
@@ -45,17 +45,17 @@ def line_of(error: BaseException, source: str) -> str:
 
 
 def line_text(source: str, number: int) -> str:
-    """`line 12 (y = x[x > 0])`."""
+    """Returns a line of the problem as `line 12 (y = x[x > 0])`."""
     lines = source.splitlines()
     text = lines[number - 1].strip() if number <= len(lines) else ""
     return f"line {number} ({text[:100]})"
 
 
 def reason_of(error: BaseException, source: str) -> str:
-    """One line for a person: what could not be drafted, and where."""
+    """Returns one line for the user: what could not be drafted, and where."""
     where = line_of(error, source)
     at = f" at {where}" if where else ""
-    if isinstance(error, Refused):
+    if isinstance(error, DraftRefused):
         said = next(iter(str(error).splitlines()), "")  # an interpreter of graphs adds what it was executing
         return f"{said}{at}"
     if needs_values(error):

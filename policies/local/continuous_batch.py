@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 CPU_STEPS_BETWEEN_LOOKS = 8
 """Steps between two looks at what has ended."""
 GPU_STEPS_BETWEEN_LOOKS = 16
-"""The same on a GPU, where looking waits for it."""
+"""Decoding steps on a GPU between two checks for ended rows; a check waits for the GPU."""
 PREFILL_TOKENS = 65_536
 """Padded prompt tokens that are read at once."""
 _WARM_UP = 2
 _NUMBERS = 6
-"""What a row brings beside its draws: see `_set`."""
+"""Number of values that a row sets beside its random draws: see `_set`."""
 
 
 def can_batch_sampling(sampling: Sampling) -> bool:
@@ -50,7 +50,7 @@ def can_batch_sampling(sampling: Sampling) -> bool:
 
 
 def can_batch_model(model: Any) -> bool:
-    """Plain full attention in every layer: what a row's window describes."""
+    """Whether every layer of a model has plain full attention, which a row's window describes."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or {"full_attention"})
     return kinds == {"full_attention"} and hasattr(config, "num_key_value_heads")
@@ -252,7 +252,9 @@ class ContinuousBatch:
             ).logits[:, -1]  # fmt: skip
 
     def _compute(self) -> None:
-        """One token for every place, those without a row among them. In place all over, so that it can be replayed."""
+        """Computes one token for every place, those without a row included, in place everywhere, so that it can be
+        replayed.
+        """
         import torch
 
         logits = self._logits()
@@ -306,7 +308,7 @@ class ContinuousBatch:
         self._graph = graph
 
     def ended(self) -> list[SequenceInDecoding]:
-        """The rows that have ended, filled; frees their places. Waits for what was launched."""
+        """Waits for the launched steps, returns the rows that have ended, and frees their places."""
         import torch
 
         with torch.inference_mode():

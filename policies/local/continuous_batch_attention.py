@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 
 ATTENTION_NAME = "kernelwright_ring"
-"""What transformers knows this attention as."""
+"""The name under which this attention is registered with transformers."""
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 _TILE_BYTES = 8192
 """Bytes of keys that a program holds at once, and as many of values."""

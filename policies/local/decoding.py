@@ -33,7 +33,7 @@ class SequenceInDecoding:
     latency: float = 0.0
 
     def text(self, spell: Spell) -> str:
-        """Cut before the first stop string."""
+        """Returns the text, cut before the first stop string."""
         text = spell(self.token_ids)
         return text[: min((place for stop in self.sampling.stop if (place := text.find(stop)) >= 0), default=None)]
 

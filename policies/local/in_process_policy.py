@@ -93,7 +93,7 @@ class InProcessPolicy(TransformersPolicy):
             self._open()
 
     def ask(self, request: Request) -> QueuedRequest:
-        """Puts it to the others that wait; somebody has to `work`, or to `sample`."""
+        """Queues a request; another thread has to call `work` or `sample`."""
         question = QueuedRequest(request)
         with self._arrivals:
             self._waiting.append(question)
@@ -122,7 +122,8 @@ class InProcessPolicy(TransformersPolicy):
             for name, value in weights.items():
                 if name not in own or own[name].shape != value.shape:
                     raise PolicyRefused(
-                        f"the weights {name} do not fit {self._path}: train from the same base", Trouble.MODEL
+                        f"the weights {name} do not fit {self._path}: sample from the model that is trained",
+                        Trouble.MODEL,
                     )
             with torch.no_grad():
                 for name, value in weights.items():
@@ -228,7 +229,7 @@ class InProcessPolicy(TransformersPolicy):
         self._batch.admit(rows[: self._batch.free])
 
     def _later(self, rows: Sequence[_QuestionRow]) -> None:
-        """Back to the head of the queue."""
+        """Puts rows back at the head of the queue."""
         with self._arrivals:
             self._waiting.extendleft(row.question for row in reversed(rows))
 

@@ -37,7 +37,7 @@ def fits_lookahead(sampling: Sampling) -> bool:
 
 
 class NgramTable:
-    """Which token followed the last few, most recently: of one row, or of all answers so far."""
+    """A table of the token that followed the last few, most recently: of one row, or of all answers so far."""
 
     def __init__(self, tokens: Sequence[int] = ()) -> None:
         self._after: dict[tuple[int, ...], int] = {}
@@ -54,7 +54,7 @@ class NgramTable:
         self._learn(tokens, len(tokens) - 1)
 
     def remember(self, tokens: Sequence[int]) -> None:
-        """A whole answer."""
+        """Adds a whole answer."""
         if len(self._after) > MAX_NGRAMS:
             self._after.clear()
         for end in range(1, len(tokens)):

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
-    """Serves until nobody is there any more; raises EOFError or OSError then."""
+    """Serves until the other side closes; raises EOFError or OSError then."""
     from kernelwright.policies.local.in_process_policy import InProcessPolicy
 
     try:
@@ -50,7 +50,7 @@ def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
 
 
 class _Serving:
-    """Takes what is asked, works a burst at a time, gives what is answered."""
+    """Takes requests, works on them a burst at a time, and sends the answers."""
 
     def __init__(self, connection: Connection, policy: Any) -> None:
         self._connection, self._policy = connection, policy

@@ -35,7 +35,7 @@ EXIT_SECONDS = 10.0
 
 
 class ProcessOpened(NamedTuple):
-    """What the process says when it is there."""
+    """The first message of the process, once it has opened the model."""
 
     name: str
     capabilities: Capabilities
@@ -62,7 +62,7 @@ ErrorMessage = tuple[str, Trouble, bool]
 
 
 class ProcessAnswer(NamedTuple):
-    """What the policy's process sends back for the request of the same number."""
+    """The answer of the policy's process to the request of the same number."""
 
     number: int
     answer: Completion | str | None
@@ -73,7 +73,7 @@ class ProcessAnswer(NamedTuple):
 
 
 class OpenedElsewhere:
-    """What a policy says of itself that was opened in another process, or on another machine."""
+    """The properties of a policy that was opened in another process, or on another machine."""
 
     _opened: ProcessOpened
 
@@ -84,7 +84,7 @@ class OpenedElsewhere:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the policy can do."""
+        """Returns the capabilities of the policy."""
         return self._opened.capabilities
 
     @property
@@ -207,7 +207,7 @@ class ProcessPolicy(OpenedElsewhere):
 
 
 def _process_ended_message() -> str:
-    return "the process that samples has ended: see its last words above, or use --engine transformers"
+    return "the process that samples has ended: see its output above, or use --engine transformers"
 
 
 def error_of_message(trouble: ErrorMessage) -> PolicyError:
@@ -217,7 +217,7 @@ def error_of_message(trouble: ErrorMessage) -> PolicyError:
 
 
 def message_of_error(error: BaseException) -> ErrorMessage:
-    """How an error travels to another process."""
+    """Converts an error to a message for another process."""
     if isinstance(error, PolicyError):
         return str(error), error.trouble, isinstance(error, PolicyUnavailable)
     return f"sampling failed: {type(error).__name__}: {error}", Trouble.SERVER, True

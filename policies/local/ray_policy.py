@@ -43,7 +43,7 @@ class ActorAnswer(NamedTuple):
 
 
 class PolicyActor:
-    """What runs inside the actor. Its methods run side by side in threads."""
+    """The policy inside of the actor. Its methods run in parallel in threads."""
 
     def __init__(self, path: str, options: dict[str, Any]) -> None:
         """options: InProcessPolicy's."""
@@ -72,7 +72,7 @@ class PolicyActor:
         return ActorAnswer(dict(enumerate(completions)), None, self._policy.drawn)
 
     def update(self, weights: Mapping[str, torch.Tensor], revision: str | None) -> str | ErrorMessage:
-        """The revision. Nobody may be asking."""
+        """Loads new weights and returns their revision. No request may be open."""
         from kernelwright.policies.base import PolicyError
 
         try:
@@ -122,7 +122,10 @@ class RayPolicy(OpenedElsewhere):
                 trouble.finished = dict(answer.completions)
                 raise trouble
             return [answer.completions[number] for number in range(len(requests))]
-        raise PolicyUnavailable(f"an actor that samples died {MAX_ATTEMPTS} times over one question", Trouble.SERVER)
+        raise PolicyUnavailable(
+            f"an actor that samples died {MAX_ATTEMPTS} times over one request: see the logs of the Ray cluster",
+            Trouble.SERVER,
+        )
 
     def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
         """Puts new weights in the place of the old ones, in every actor; gives the revision. Nobody may be asking.
@@ -140,7 +143,7 @@ class RayPolicy(OpenedElsewhere):
         self._answers_no_more = True
 
     def close(self) -> None:
-        """Ends the actors; whoever waits for an answer gets KeyboardInterrupt."""
+        """Ends the actors; callers that wait for an answer get KeyboardInterrupt."""
         import ray
 
         self._answers_no_more = True
@@ -178,7 +181,10 @@ class RayPolicy(OpenedElsewhere):
                 return self._take_weights(actor)
             except ray.exceptions.RayActorError:
                 self._replace(place, actor)
-        raise PolicyUnavailable(f"an actor that samples died {MAX_ATTEMPTS} times over its weights", Trouble.SERVER)
+        raise PolicyUnavailable(
+            f"an actor that samples died {MAX_ATTEMPTS} times while loading weights: see the logs of the Ray cluster",
+            Trouble.SERVER,
+        )
 
     def _take_weights(self, actor: Any) -> str:
         import ray

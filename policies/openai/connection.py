@@ -23,10 +23,10 @@ _NO_KEY = "none"
 
 
 class ServedModel(Value):
-    """What a server says of itself and its model."""
+    """The properties that a server reports of itself and its model."""
 
     is_vllm: bool = False
-    """It takes vLLM's own fields: token ids, top_k, and a seed for each request."""
+    """Whether the server accepts vLLM's own fields: token ids, top_k, and a seed for each request."""
     context: int | None = None
     root: str | None = None
     """The folder or hub name that the server was started with."""
@@ -62,12 +62,16 @@ class Connection:
         await self._client.close()
 
     async def chat(self, body: dict[str, Any]) -> Any:
-        """The decoded answer. Raises UnknownField where the server names one field as the trouble."""
+        """Sends a chat request and returns the decoded answer. Raises UnknownField where the server refuses one field
+        by name.
+        """
         async with self._gate:
             return await self._read(self._client.chat.completions.with_streaming_response.create, self._timeout, body)
 
     async def served(self) -> ServedModel:
-        """Reads /models once; where that fails for now, the server is a plain one, and is asked again next time."""
+        """Reads /models once. Where that fails temporarily, the server is treated as a plain one and asked again next
+        time.
+        """
         async with self._door:
             if self._served is not None:
                 return self._served
@@ -173,7 +177,7 @@ async def _read_body(response: Any, url: str) -> bytes:
         body += chunk
         if len(body) > MAX_REPLY_BYTES:
             raise PolicyUnavailable(
-                f"{url} sent a reply without an end: reading stopped after {len(body)} bytes", Trouble.NONSENSE
+                f"{url} sent a reply that does not end: reading stopped after {len(body)} bytes", Trouble.NONSENSE
             )
     return bytes(body)
 

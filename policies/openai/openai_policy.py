@@ -44,7 +44,7 @@ class OpenAIPolicy:
         timeout: float = 600.0,
         prices: Prices | None = None,
     ) -> None:
-        """`timeout`: seconds for one whole answer, from the question to its last byte."""
+        """`timeout`: seconds for one whole answer, from the request to its last byte."""
         self._model, self._url, self._key = model, url.rstrip("/"), key
         self._at_once, self._timeout = at_once, timeout
         self._prices = prices or Prices()
@@ -56,20 +56,21 @@ class OpenAIPolicy:
 
     @property
     def name(self) -> str:
-        """`openai:MODEL@URL`."""
+        """Returns the name `openai:MODEL@URL`."""
         return f"openai:{self._model}@{self._url}"
 
     @property
     def prompt_form(self) -> PromptForm:
-        """What the server's listing says of its model; in sentences where it cannot be read for now."""
+        """Returns the prompt form that the server's listing names for its model; the chat form where the listing cannot
+        be read now.
+        """
         with contextlib.suppress(PolicyError):
             self.served()
         return self._served.prompt_form
 
     def served(self) -> ServedModel:
-        """What the server says of its model.
-
-        Raises PolicyUnavailable, and PolicyRefused where it serves another one.
+        """Returns the server's listing of its model. Raises PolicyUnavailable, and PolicyRefused where it serves
+        another one.
         """
         self._served = self._loop.wait_for(self._listed())
         return self._served
@@ -84,7 +85,7 @@ class OpenAIPolicy:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the server can do; before the first answer nothing is known of it."""
+        """Returns the capabilities of the server; before the first answer none are known."""
         return Capabilities(
             token_ids=self._served.is_vllm,
             logprobs="logprobs" not in self._without,
@@ -168,7 +169,7 @@ class OpenAIPolicy:
         if "max_tokens" in self._without:
             body["max_completion_tokens"] = sampling.max_tokens
         body = {field: value for field, value in body.items() if field not in self._without}
-        # vLLM fills what is not said from the model's generation_config.json, so everything is said.
+        # vLLM takes missing fields from the model's generation_config.json, so every field is sent.
         extra: dict[str, Any] = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0} if self._served.is_vllm else {}
         extra |= sampling.model_dump(include={"top_k", "min_p", "repetition_penalty"}, exclude_defaults=True)
         return body | {"extra_body": extra | ({"return_token_ids": True} if self._served.is_vllm else {})}
@@ -223,7 +224,7 @@ class OpenAIPolicy:
 
 
 def _all_or_the_error(outcomes: Sequence[Completion | PolicyError | None]) -> list[Completion]:
-    """Raises a refusal before an unavailability, with what was finished."""
+    """Returns the outcomes. Raises a refusal before an unavailability, with the completions that were finished."""
     finished = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Completion)}
     errors = [outcome for outcome in outcomes if isinstance(outcome, PolicyError)]
     if errors:

@@ -1,4 +1,4 @@
-"""What a /v1/chat/completions server sends back: its form, checked, and its errors, named."""
+"""The replies of a /v1/chat/completions server: their form, checked, and their errors, classified."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kernelwright.policies.base import (
     PolicyUnavailable,
     Trouble,
     Usage,
-    sound_logprobs,
+    valid_logprobs,
 )
 
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, "content_filter": FinishReason.FILTERED}
 _CHARACTERS_A_TOKEN = 4
 _QUOTED_CHARACTERS = 200
-"""How much of a server's own words goes into a message."""
+"""Largest number of characters of a server's own message that is quoted."""
 
 
 class _TokenLogprob(BaseModel):
@@ -47,15 +47,17 @@ class Choice(BaseModel):
     token_ids: list[int] | None = None
 
     def finish(self) -> FinishReason:
-        """Why the answer ended, OTHER where the server's word for it is unknown."""
+        """Returns the reason why the answer ended, OTHER where the server's word for it is unknown."""
         return _FINISH.get(self.finish_reason or "", FinishReason.OTHER)
 
     def sound_logprobs(self) -> tuple[float, ...] | None:
-        """One for each token id where the server gives ids; None where any is missing or not a log-prob."""
+        """Returns one log-prob for each token id where the server gives ids; None where any is missing or not a
+        log-prob.
+        """
         if self.logprobs is None or not self.logprobs.content:
             return None
         values = [entry.logprob for entry in self.logprobs.content]
-        return sound_logprobs(values, len(values) if self.token_ids is None else len(self.token_ids))
+        return valid_logprobs(values, len(values) if self.token_ids is None else len(self.token_ids))
 
 
 class _CachedTokens(BaseModel):

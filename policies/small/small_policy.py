@@ -25,7 +25,9 @@ MAX_ROWS_AT_ONCE = 32
 
 
 class SmallTokenizer:
-    """What a policy needs of a transformers tokenizer, from its files: ids, text and the chat template."""
+    """The part of a transformers tokenizer that a policy needs, read from its files: ids, text and the chat
+    template.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Raises OSError, ValueError, KeyError where the folder holds no such tokenizer."""
@@ -39,7 +41,7 @@ class SmallTokenizer:
         if end is None:
             raise ValueError("the end token is not in the vocabulary")
         self.eos_token_id = end
-        # The same settings as transformers renders templates with.
+        # These are the settings with which transformers renders templates.
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         self._template = environment.from_string(self.chat_template)
 
@@ -140,6 +142,6 @@ def _load(folder: Path) -> _Small:
 
 
 def open_local(path: str, **options: Any) -> TransformersPolicy:
-    """The faster one of the two for a folder or a hub name. Nothing is loaded."""
+    """Returns the faster one of the two policies for a folder or a hub name. Nothing is loaded yet."""
     small = options.get("adapter") is None and is_small(Path(path).expanduser())
     return (SmallPolicy if small else TransformersPolicy)(path, **options)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import Attention, MaskKind, find_attention
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed, plain
+from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, plain
 from kernelwright.policies.transformations.flash_template import attention_text
 from kernelwright.policies.transformations.host_text import HostText
 
@@ -18,23 +18,23 @@ import triton.language as tl
 
 
 """
-RANKS = (2, 3, 4)
-WIDEST_HEAD = 256
+SUPPORTED_RANKS = (2, 3, 4)
+MAX_HEAD_SIZE = 256
 """Columns of a head, in the problem as it is given: a block of queries keeps a row of the result in registers. Wider
 ones spill, and take Triton more than half a minute to compile; torch's own flash kernel ends there, too.
 """
 
 
-def write_attention(exported: Exported) -> str:
-    """The candidate's text. Raises NotTransformed."""
+def write_attention(exported: ExportedModel) -> str:
+    """Returns the candidate's text. Raises NotTransformed."""
     plain(exported)
     found = find_attention(exported.graph)
     ranks = {node.meta["val"].dim() for node in (found.query, found.key, found.value)}
-    if not ranks <= set(RANKS) or len(ranks) != 1:
+    if not ranks <= set(SUPPORTED_RANKS) or len(ranks) != 1:
         raise NotTransformed(f"operands of {sorted(ranks)} axes")
     if not found.query.meta["val"].dtype.is_floating_point or _widest(found) > 8:
         raise NotTransformed("operands that are no floating-point numbers of at most 32 bits")
-    widest = WIDEST_HEAD if _widest(found) <= 4 else WIDEST_HEAD // 2  # 256 of fp32 ask an H100 for 256 KB a block
+    widest = MAX_HEAD_SIZE if _widest(found) <= 4 else MAX_HEAD_SIZE // 2  # 256 of fp32 ask an H100 for 256 KB a block
     if (wide := max(_columns(found.query), _columns(found.value))) > widest:
         raise NotTransformed(f"heads of {wide} columns, more than {widest}")
     names = exported.names

@@ -16,14 +16,14 @@ PASSED_OPERATORS = {"clone", "contiguous", "detach", "alias", "to", "_to_copy", 
 
 
 class MaskKind(IntEnum):
-    """How a mask changes scores."""
+    """The ways in which a mask changes scores."""
 
     NONE = 0
     ADDED = 1
     KEPT = 2
-    """Where it is false the score is the fill."""
+    """Where the mask is false the score is the fill."""
     DROPPED = 3
-    """Where it is true the score is the fill."""
+    """Where the mask is true the score is the fill."""
 
 
 @dataclass
@@ -50,13 +50,15 @@ class Attention:
 
 
 def name_of(node: Any) -> str:
-    """`softmax` of aten.softmax.int; empty for what is no call of an operator."""
+    """Returns the name of a node's operator, `softmax` for aten.softmax.int; empty for a node that calls no
+    operator.
+    """
     target = getattr(node, "target", None)
     return str(getattr(target, "__name__", "")).partition(".")[0] if getattr(node, "op", "") == "call_function" else ""
 
 
 def find_attention(graph: Any) -> Attention:
-    """The only one of a graph. Raises NotTransformed."""
+    """Returns the only attention of a graph. Raises NotTransformed."""
     found = list(_all_attentions(graph))
     if len(found) != 1:
         raise NotTransformed(f"{len(found)} attentions in the graph, not one")
@@ -167,7 +169,7 @@ def _set_mask(found: Attention, mask: Any, kind: MaskKind, fill: float) -> None:
 
 
 def _is_upper(mask: Any) -> bool:
-    """True above the diagonal."""
+    """Whether a mask is true above the diagonal and false elsewhere."""
     if name_of(mask) == "triu":
         return _number(mask.args[1:], 0) == 1 and _filled_with(mask.args[0]) == 1
     inner = _negated(mask)
@@ -175,14 +177,14 @@ def _is_upper(mask: Any) -> bool:
 
 
 def _is_lower(mask: Any) -> bool:
-    """True on and below the diagonal."""
+    """Whether a mask is true on and below the diagonal and false elsewhere."""
     if name_of(mask) in ("to", "_to_copy", "clone"):
         return _is_lower(mask.args[0])
     return name_of(mask) == "tril" and _number(mask.args[1:], 0) == 0 and _filled_with(mask.args[0]) == 1
 
 
 def _negated(mask: Any) -> Any:
-    """What a mask is the opposite of: `~m`, `m == 0`."""
+    """Returns the mask that a node negates (`~m`, `m == 0`)."""
     name = name_of(mask)
     if name in ("bitwise_not", "logical_not"):
         return mask.args[0]
@@ -239,7 +241,7 @@ def _operands(node: Any) -> tuple[Any, Any]:
 
 
 def _untransposed(node: Any) -> Any:
-    """What a node transposes in its last two axes; None where it is no transpose."""
+    """Returns the node whose last two axes a node transposes; None where it is no transpose."""
     rank = node.meta["val"].dim()
     if name_of(node) == "transpose" and {a % rank for a in node.args[1:3]} == {rank - 1, rank - 2}:
         return node.args[0]

@@ -27,11 +27,13 @@ PATTERN_WORDS = (
     "mm(",
     " @ ",
 )
-"""One of which a problem's text names where a transformation may fit."""
+"""Words of which a problem's text contains at least one where a transformation may fit."""
 
 NORM_WORDS = ("LayerNorm", "layer_norm", "RMSNorm", "rms_norm")
 HALF_WORDS = ("half", "float16")
-"""One of which a problem's text names where a product may be of half precision (bfloat16 among them)."""
+"""Words of which a problem's text contains at least one where a product may be of half precision (bfloat16
+among them).
+"""
 PRODUCT_WORDS = ("Linear", "linear(", *PATTERN_WORDS[-3:])
 """One of which a problem's text names beside a norm where the two may be one kernel, or beside half precision."""
 
@@ -44,13 +46,13 @@ class TransformedDraft(Value):
 
     source: str = ""
     transformation: str = ""
-    """What was done: `flash attention`."""
+    """The name of the transformation, such as `flash attention`."""
     algebra: bool = False
     """Whether operations of the problem are not made because algebra takes them away: what that gains is no speed of
     the same work.
     """
     refused: str = ""
-    """One line."""
+    """The reason for a refusal, in one line."""
     seconds: float = 0.0
 
     @property
@@ -67,7 +69,7 @@ def may_transform(source: str) -> bool:
 
 
 def transform(source: str, run: Runner, seconds: float = TRANSFORMATION_SECONDS) -> TransformedDraft:
-    """The draft for a problem's text. Never raises for what is wrong with the problem."""
+    """Returns the draft for a problem's text. Never raises for a faulty problem."""
     if not may_transform(source):
         return TransformedDraft(refused="it names nothing that is transformed")
     answer = run(PROCESS_ENTRY, {"source": source}, seconds)

@@ -11,11 +11,11 @@ from typing import Any
 
 
 class NotTransformed(ValueError):
-    """Why no transformation fits. One line."""
+    """No transformation fits; the message is the reason in one line."""
 
 
 @dataclass
-class Exported:
+class ExportedModel:
     """One module."""
 
     graph: Any
@@ -29,18 +29,18 @@ class Exported:
     arguments: int
     """Arguments of the constructor."""
     source: str
-    """The problem's text."""
+    """The text of the problem."""
 
     @property
     def names(self) -> dict[Any, str]:
-        """Placeholder -> its expression in forward."""
+        """Returns, for each placeholder, its expression in forward."""
         nodes = [n for n in self.graph.nodes if n.op == "placeholder"]
         given = [n for n in nodes if n.name not in self.weights]
         found = {n: f"self.{self.weights[n.name]}" for n in nodes if n.name in self.weights}
         return found | dict(zip(given, self.inputs, strict=True))
 
 
-def export(source: str) -> Exported:
+def export(source: str) -> ExportedModel:
     """Executes the problem's text on tensors without values.
 
     Raises NotTransformed, and whatever the problem or torch.export raises.
@@ -66,7 +66,7 @@ def export(source: str) -> Exported:
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
         raise NotTransformed("a call changes what outlives it")
-    return Exported(program.graph_module.graph, names, weights, _numbers(model, init, source), len(init), source)
+    return ExportedModel(program.graph_module.graph, names, weights, _numbers(model, init, source), len(init), source)
 
 
 def _numbers(model: Any, init: Any, source: str) -> dict[float, str]:
@@ -79,7 +79,7 @@ def _numbers(model: Any, init: Any, source: str) -> dict[float, str]:
     return found
 
 
-def plain(exported: Exported) -> None:
+def plain(exported: ExportedModel) -> None:
     """Raises NotTransformed where the module has weights or arguments of its own."""
     if exported.weights or exported.arguments:
         raise NotTransformed("the module has weights or arguments of its own")

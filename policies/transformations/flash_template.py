@@ -117,7 +117,7 @@ MASK_LINES = """    mask = mask.expand((batch, heads, queries, keys))
 
 
 def attention_text(*, causal: bool, mask_kind: int, fill: float, zero_rows: bool) -> str:
-    """Kernel and host function. mask_kind: as `MaskKind` numbers them."""
+    """Returns the kernel and the host function. mask_kind: as `MaskKind` numbers them."""
     masked = mask_kind > 0
     written = 'float("-inf")' if fill == float("-inf") else repr(fill)
     host = HOST.format(

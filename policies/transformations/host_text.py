@@ -12,7 +12,7 @@ from typing import Any
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed
+from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed
 
 _SIGNS = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//", operator.truediv: "/",
@@ -38,7 +38,9 @@ class HostText:
         self.lines: list[str] = []
 
     def of(self, value: Any) -> str:
-        """An expression for a node, a number or a list of them. Raises NotTransformed for what computes."""
+        """Returns an expression for a node, a number or a list of them. Raises NotTransformed for a node
+        that computes.
+        """
         if isinstance(value, list | tuple):
             inner = ", ".join(self.of(one) for one in value)
             return f"[{inner}]" if isinstance(value, list) else f"({inner},)"
@@ -81,7 +83,7 @@ class HostText:
         return f"{self.of(tensor)}[{', '.join([':'] * axis + [cut])}]"
 
 
-def candidate_text(exported: Exported, head: str, definitions: Sequence[str], lines: list[str]) -> str:
+def candidate_text(exported: ExportedModel, head: str, definitions: Sequence[str], lines: list[str]) -> str:
     """The head with the problem's imports, definitions (kernels among them), what of the problem's text the constructor
     needs, and ModelNew with `lines` as its forward.
     """

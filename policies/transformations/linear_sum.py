@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed
+from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed
 from kernelwright.policies.transformations.host_text import HostText, candidate_text
 
 REDUCTIONS_OF_ONE_ELEMENT = ("sum", "mean", "amax", "amin", "logsumexp", "max", "min")
@@ -104,7 +104,7 @@ return out"""
 
 @dataclass
 class LinearSum:
-    """What a graph does. Nodes are torch.fx nodes."""
+    """The operations of a graph that sums a linear layer. Nodes are torch.fx nodes."""
 
     product: Any
     """linear or matmul."""
@@ -126,8 +126,8 @@ class LinearSum:
         self.shift = number if self.shift == "0.0" else f"{self.shift} + {number}"
 
 
-def write_linear_sum(exported: Exported) -> str:
-    """The candidate's text. Raises NotTransformed."""
+def write_linear_sum(exported: ExportedModel) -> str:
+    """Returns the candidate's text. Raises NotTransformed."""
     found = _find(exported)
     x, weight, bias, outputs_first = operands_of(found.product)
     if any(not str(n.meta["val"].dtype).endswith("float32") for n in (x, weight)) or x.meta["val"].dim() != 2:
@@ -145,7 +145,7 @@ def write_linear_sum(exported: Exported) -> str:
     return candidate_text(exported, head, [KERNELS], lines)
 
 
-def _find(exported: Exported) -> LinearSum:
+def _find(exported: ExportedModel) -> LinearSum:
     """Walks from the output up to the product. Raises NotTransformed for what does not commute with the sum."""
     node = next(n for n in exported.graph.nodes if n.op == "output").args[0]
     if len(node) != 1:
@@ -180,7 +180,7 @@ def _find(exported: Exported) -> LinearSum:
     return found
 
 
-def _take_number(found: LinearSum, step: Any, name: str, exported: Exported, summed: bool) -> None:
+def _take_number(found: LinearSum, step: Any, name: str, exported: ExportedModel, summed: bool) -> None:
     number = step.args[1]
     if type(number) not in (int, float) or not math.isfinite(number) or step.kwargs:
         raise NotTransformed(f"{name} with something that is no plain number")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed, plain, size_of
+from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, plain, size_of
 from kernelwright.policies.transformations.host_text import HostText
 from kernelwright.policies.transformations.split_product import JOIN_PARTS
 
@@ -73,8 +73,8 @@ PROGRAMS = 1056
 """Eight for each multiprocessor of a large GPU."""
 
 
-def write_matrix_vector(exported: Exported) -> str:
-    """The candidate's text. Raises NotTransformed."""
+def write_matrix_vector(exported: ExportedModel) -> str:
+    """Returns the candidate's text. Raises NotTransformed."""
     plain(exported)
     product = _find(exported)
     host = HostText(exported.names, {})
@@ -86,8 +86,8 @@ def write_matrix_vector(exported: Exported) -> str:
     )
 
 
-def _find(exported: Exported) -> Any:
-    """The node of the product. Raises NotTransformed."""
+def _find(exported: ExportedModel) -> Any:
+    """Returns the node of the product. Raises NotTransformed."""
     output = next(n for n in exported.graph.nodes if n.op == "output").args[0]
     if len(output) != 1 or name_of(output[0]) not in ("matmul", "mm", "mv"):
         raise NotTransformed("what is returned is not one product")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed, size_of
+from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, size_of
 from kernelwright.policies.transformations.host_text import HostText, candidate_text
 from kernelwright.policies.transformations.linear_sum import operands_of
 from kernelwright.policies.transformations.reduced_linear import expression_of_step
@@ -130,8 +130,8 @@ persistent_product_kernel[lambda block: (min(programs, tiles(block)),)](
 return out"""
 
 
-def write_persistent_product(exported: Exported) -> str:
-    """The candidate's text. Raises NotTransformed."""
+def write_persistent_product(exported: ExportedModel) -> str:
+    """Returns the candidate's text. Raises NotTransformed."""
     steps, product = _find(exported)
     x, weight, bias, outputs_first = operands_of(product)
     tiles = _require_large(x, product, [one for one in (x, weight, bias) if one is not None])
@@ -147,8 +147,8 @@ def write_persistent_product(exported: Exported) -> str:
     return candidate_text(exported, HEAD, [kernel, HELPERS], [*host.lines, *body.splitlines()])
 
 
-def _find(exported: Exported) -> tuple[list[Any], Any]:
-    """What follows the product, in order, and the product. Raises NotTransformed."""
+def _find(exported: ExportedModel) -> tuple[list[Any], Any]:
+    """Returns the nodes that follow the product, in order, and the product. Raises NotTransformed."""
     outputs = next(n for n in exported.graph.nodes if n.op == "output").args[0]
     if len(outputs) != 1:
         raise NotTransformed("more than one tensor is returned")

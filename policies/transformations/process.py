@@ -1,4 +1,4 @@
-"""What runs in the sandboxed process: the problem's file is executed here, and a candidate's text goes out."""
+"""The entry of the sandboxed process: it executes the problem's file and returns a candidate's text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from kernelwright.policies.transformations.attention import write_attention
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed, export
+from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, export
 from kernelwright.policies.transformations.linear_sum import write_linear_sum
 from kernelwright.policies.transformations.matrix_vector import write_matrix_vector
 from kernelwright.policies.transformations.persistent_product import write_persistent_product
@@ -63,7 +63,7 @@ def answer(source: str) -> dict[str, Any]:
     return {**made, "seconds": time.monotonic() - start}
 
 
-TRANSFORMATIONS: tuple[tuple[str, Callable[[Exported], str]], ...] = (
+TRANSFORMATIONS: tuple[tuple[str, Callable[[ExportedModel], str]], ...] = (
     ("flash attention", write_attention),
     ("a reduction in two stages", write_row_reduction),
     ("a product of a matrix and a vector in two stages", write_matrix_vector),
@@ -74,7 +74,7 @@ TRANSFORMATIONS: tuple[tuple[str, Callable[[Exported], str]], ...] = (
 )
 
 
-def _transformed(exported: Exported) -> dict[str, Any]:
+def _transformed(exported: ExportedModel) -> dict[str, Any]:
     """The first that fits. Raises NotTransformed with the reasons of all."""
     reasons = []
     for name, write in TRANSFORMATIONS:

@@ -9,7 +9,7 @@ import operator
 from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed, size_of
+from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, size_of
 from kernelwright.policies.transformations.host_text import HostText, candidate_text
 from kernelwright.policies.transformations.linear_sum import axes_of, keeps_axis, operands_of
 from kernelwright.policies.transformations.row_reduction import EXTREMES
@@ -105,8 +105,8 @@ reduced_linear_kernel[lambda block: (triton.cdiv(rows, block["ROW_BLOCK"]),)](
 return out"""
 
 
-def write_reduced_linear(exported: Exported) -> str:
-    """The candidate's text. Raises NotTransformed."""
+def write_reduced_linear(exported: ExportedModel) -> str:
+    """Returns the candidate's text. Raises NotTransformed."""
     reduction, steps, product = _find(exported)
     name = name_of(reduction)
     name = {"max": "amax", "_softmax": "softmax"}.get(name, name)
@@ -154,7 +154,7 @@ class _Norm:
         self.epsilon = float(epsilon) if epsilon is not None else 1e-5 if "bias" in schema else FP32_EPSILON
 
 
-def _find(exported: Exported) -> tuple[Any, list[Any], Any]:
+def _find(exported: ExportedModel) -> tuple[Any, list[Any], Any]:
     """The reduction, what is between, in order, and the product. Raises NotTransformed."""
     outputs = next(n for n in exported.graph.nodes if n.op == "output").args[0]
     node = outputs[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed, plain, size_of
+from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, plain, size_of
 
 MAX_ROWS = 512
 """About as many programs as keep a large GPU busy."""
@@ -100,11 +100,11 @@ class RowReduction:
     keeps: bool
     """The reduced axis stays, with one element."""
     whole: bool
-    """All axes are reduced."""
+    """Whether all axes are reduced."""
 
 
-def write_row_reduction(exported: Exported) -> str:
-    """The candidate's text. Raises NotTransformed."""
+def write_row_reduction(exported: ExportedModel) -> str:
+    """Returns the candidate's text. Raises NotTransformed."""
     plain(exported)
     found = _find(exported)
     kind = KINDS[found.kind]
@@ -117,7 +117,7 @@ def write_row_reduction(exported: Exported) -> str:
     )  # fmt: skip
 
 
-def _find(exported: Exported) -> RowReduction:
+def _find(exported: ExportedModel) -> RowReduction:
     nodes = list(exported.graph.nodes)
     calls = [node for node in nodes if node.op == "call_function"]
     if len(calls) != 1 or name_of(calls[0]) not in KINDS or len(exported.inputs) != 1:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed, plain, size_of
+from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, plain, size_of
 from kernelwright.policies.transformations.host_text import HostText
 
 TILE = 64
@@ -99,8 +99,8 @@ PROGRAMS = 528
 """Four for each multiprocessor of a large GPU."""
 
 
-def write_split_product(exported: Exported) -> str:
-    """The candidate's text. Raises NotTransformed."""
+def write_split_product(exported: ExportedModel) -> str:
+    """Returns the candidate's text. Raises NotTransformed."""
     plain(exported)
     product = _find(exported)
     host = HostText(exported.names, {})
@@ -111,8 +111,8 @@ def write_split_product(exported: Exported) -> str:
     )
 
 
-def _find(exported: Exported) -> Any:
-    """The node of the product. Raises NotTransformed."""
+def _find(exported: ExportedModel) -> Any:
+    """Returns the node of the product. Raises NotTransformed."""
     output = next(n for n in exported.graph.nodes if n.op == "output").args[0]
     if len(output) != 1 or name_of(output[0]) not in ("matmul", "mm"):
         raise NotTransformed("what is returned is not one product")

@@ -20,7 +20,7 @@ from kernelwright.policies.base import (
     Sampling,
     Trouble,
     Usage,
-    sound_logprobs,
+    valid_logprobs,
 )
 from kernelwright.policies.local.transformers_policy import SEED_LIMIT, on_device, prompt_ids
 from kernelwright.policies.model_identity import (
@@ -60,7 +60,7 @@ class VLLMPolicy:
 
     @property
     def name(self) -> str:
-        """`vllm:PATH`."""
+        """Returns the name `vllm:PATH`."""
         return self._name
 
     @property
@@ -199,7 +199,7 @@ class VLLMPolicy:
         said = output.outputs[0]
         ids = tuple(said.token_ids)
         drawn = [entry[token].logprob for token, entry in zip(ids, said.logprobs, strict=True)]
-        logprobs = sound_logprobs(drawn, len(ids))
+        logprobs = valid_logprobs(drawn, len(ids))
         return Completion(
             text=said.text,
             finish=FinishReason(said.finish_reason) if said.finish_reason in ("stop", "length") else FinishReason.OTHER,

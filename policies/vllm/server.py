@@ -35,7 +35,7 @@ WEIGHT_SETTINGS = f"VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls {EXTENSION
 
 
 class VLLMServerPolicy(Forwarding):
-    """The policy that asks the server, and the way to move what it serves."""
+    """The policy that samples from the server, and moves weights to it."""
 
     def __init__(self, policy: Policy, url: str, key: str | None, own: Path) -> None:
         """`url` ends in /v1.
@@ -76,7 +76,9 @@ class VLLMServerPolicy(Forwarding):
                 f"{self._url} read other weights than lie in {folder}: share that folder", Trouble.MODEL
             )
         if not self._tell("/reset_prefix_cache", {}, WEIGHT_SETTINGS).get("success"):
-            raise PolicyRefused(f"{self._url} is busy for others: nobody else may ask it meanwhile", Trouble.MODEL)
+            raise PolicyRefused(
+                f"{self._url} answers other clients too: stop them while the training moves its weights", Trouble.MODEL
+            )
 
     def close(self) -> None:
         """The server is left as it was found, where it still answers."""

@@ -1,4 +1,4 @@
-"""`rl average`."""
+"""The command `rl average`."""
 
 from __future__ import annotations
 

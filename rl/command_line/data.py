@@ -20,7 +20,7 @@ from kernelwright.rl.command_line.options.shared import (
 )
 
 if TYPE_CHECKING:
-    from kernelwright.rl.data.importing.formats import Imported
+    from kernelwright.rl.data.importing.formats import ImportResult
 
 app = typer.Typer(help="Corpora: import, generate, clean, report.", no_args_is_help=True)
 
@@ -197,14 +197,14 @@ def clean(
 ) -> None:
     """Normalise, drop duplicates and what is a benchmark's, label. Interrupted, the same command goes on."""
     from kernelwright.agent.viewing.show.progress import console, progress
-    from kernelwright.rl.data.cleaning.labelling import label
-    from kernelwright.rl.data.cleaning.running import clean as run
+    from kernelwright.rl.data.cleaning.labelling import label_corpus
+    from kernelwright.rl.data.cleaning.running import clean_corpus as run
     from kernelwright.rl.data.corpus_arguments import parse_target_names
 
     targets = parse_target_names(compile_for or []) or (("sm_90",) if correct else ())
     with progress(as_json) as say:
         result = run(source, out, list(against or ()), workers, say)
-        labelled = label(out, targets, correct, workers, say) if targets else None
+        labelled = label_corpus(out, targets, correct, workers, say) if targets else None
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return
@@ -242,7 +242,7 @@ def report(
     console().print(report_view(facts, written))
 
 
-def _show_imported(result: Imported, as_json: bool) -> None:
+def _show_imported(result: ImportResult, as_json: bool) -> None:
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return

@@ -1,4 +1,4 @@
-"""`rl evaluate`."""
+"""The command `rl evaluate`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug, 
 
 if TYPE_CHECKING:
     from kernelwright.policies.base import Policy
-    from kernelwright.rl.evaluating.running import Evaluated, EvaluationOptions
+    from kernelwright.rl.evaluating.running import EvaluationOptions, EvaluationResult
     from kernelwright.rl.evaluating.suites import Suite
 
 Out = Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/evaluate-POLICY-SUITE")]
@@ -24,7 +24,7 @@ Card = Annotated[bool, typer.Option("--card", help="Write the figures into the m
 
 @dataclass(frozen=True)
 class SuiteOptions:
-    """Which problems."""
+    """Options that choose the problems of an evaluation."""
 
     PANEL: ClassVar[str] = "Suite"
     suite: Annotated[
@@ -37,7 +37,7 @@ class SuiteOptions:
     task_seed: Annotated[int | None, typer.Option(help="Seed of the generated problems.")] = None
 
     def open(self) -> Suite:
-        """The suite. Raises InputError and ProblemError where there is none of that name."""
+        """Returns the suite. Raises InputError and ProblemError where there is none of that name."""
         from kernelwright.rl.evaluating.suites import TASK_SEED, open_suite
 
         return open_suite(self.suite, self.limit, self.level, TASK_SEED if self.task_seed is None else self.task_seed)
@@ -45,7 +45,7 @@ class SuiteOptions:
 
 @dataclass(frozen=True)
 class PolicyOptions:
-    """Which policy, and how it is asked."""
+    """Options that choose the policy and how it is sampled."""
 
     PANEL: ClassVar[str] = "Policy"
     policy: Annotated[
@@ -63,13 +63,13 @@ class PolicyOptions:
 
     @property
     def label(self) -> str:
-        """The policy's name as it is stored, with its adapter."""
+        """Returns the policy's name as it is stored, with its adapter."""
         return self.policy if self.adapter is None else f"{self.policy} with {self.adapter}"
 
 
 @dataclass(frozen=True)
 class RolloutCounts:
-    """How many rollouts of how many turns, and where they are judged."""
+    """Options for the number of rollouts and turns, and for the machine that judges them."""
 
     PANEL: ClassVar[str] = "Rollouts"
     samples: Annotated[int, typer.Option(min=1, help="Rollouts for each problem. More can be added later.")] = 1
@@ -150,7 +150,7 @@ def _run(
 
     from kernelwright.agent.batch.suite_choice import check_folder
     from kernelwright.agent.viewing.show.batch import live_batch
-    from kernelwright.rl.evaluating.running import evaluate as evaluate_policy
+    from kernelwright.rl.evaluating.running import evaluate_policy
 
     check_folder(folder)
     command = "rl " + shlex.join(sys.argv[1:])
@@ -162,7 +162,7 @@ def _run(
     _show(found, as_json)
 
 
-def _show(found: Evaluated, as_json: bool) -> None:
+def _show(found: EvaluationResult, as_json: bool) -> None:
     from kernelwright.agent.errors import Exit
 
     if as_json:

@@ -1,4 +1,4 @@
-"""`rl loop`."""
+"""The command `rl loop`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Out = Annotated[
 
 @dataclass(frozen=True)
 class CycleOptions:
-    """How often a policy is trained and measured."""
+    """Options that say how often a policy is trained and measured."""
 
     PANEL: ClassVar[str] = "Cycles"
     cycles: Annotated[int, typer.Option(min=1, help="Cycles in all; more than before continue a loop that ended.")] = 3

@@ -1,4 +1,4 @@
-"""`rl rewards`."""
+"""The command `rl rewards`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rl sft`."""
+"""The command `rl sft`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernelwright.rl.command_line.options.shared import Adapter, Against, AsJson
 
 if TYPE_CHECKING:
     from kernelwright.rl.training.sft.encoding import RowSelection
-    from kernelwright.rl.training.sft.options import FineTuned, Options
+    from kernelwright.rl.training.sft.options import FineTuningResult, SftOptions
 
 Out = Annotated[
     Path | None,
@@ -25,7 +25,7 @@ Out = Annotated[
 
 @dataclass(frozen=True)
 class BaseModelOptions:
-    """What is trained."""
+    """Options for the model that is trained."""
 
     PANEL: ClassVar[str] = "Model"
     base: Annotated[str, typer.Option(help="A folder, a hub name, or new:14m for a model from random weights.")]
@@ -46,7 +46,7 @@ class BaseModelOptions:
 
 @dataclass(frozen=True)
 class RowOptions:
-    """Which rows of the corpus, in which form."""
+    """Options that select rows of the corpus, and the form of their prompts."""
 
     PANEL: ClassVar[str] = "Rows"
     data: Annotated[Path, typer.Option(help="The corpus: a folder or file that rl data wrote.")]
@@ -124,7 +124,7 @@ def sft(
     The same command goes on where it was stopped or killed. Exits with 0 where the model is written, 2 where you must
     change something, 3 for this machine's trouble, 130 where it was interrupted.
     """
-    from kernelwright.rl.training.sft.options import Options
+    from kernelwright.rl.training.sft.options import SftOptions
     from kernelwright.rl.training.sft.sft_arguments import (
         parse_device,
         parse_preset,
@@ -133,7 +133,7 @@ def sft(
     )
 
     recipe = parse_preset(model.preset, model.base)
-    options = Options(
+    options = SftOptions(
         base=model.base, data=rows.data, output=out or model.folder, preset=recipe, tokenizer=model.tokenizer,
         vocabulary=model.vocabulary, adapter=model.adapter, device=parse_device(trainer.device, recipe),
         choice=rows.choice(model.base, trainer.seed),
@@ -145,7 +145,7 @@ def sft(
     _show(_trained(options, as_json), as_json)
 
 
-def _trained(options: Options, quiet: bool) -> FineTuned:
+def _trained(options: SftOptions, quiet: bool) -> FineTuningResult:
     import shlex
 
     from kernelwright.rl.training.sft.running import train
@@ -157,7 +157,7 @@ def _trained(options: Options, quiet: bool) -> FineTuned:
     return train(options, say, "rl " + shlex.join(sys.argv[1:]))
 
 
-def _show(trained: FineTuned, as_json: bool) -> None:
+def _show(trained: FineTuningResult, as_json: bool) -> None:
     if as_json:
         typer.echo(trained.model_dump_json(indent=2))
         return

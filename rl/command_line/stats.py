@@ -1,4 +1,4 @@
-"""`rl stats`."""
+"""The command `rl stats`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rl tokenizer`."""
+"""The command `rl tokenizer`."""
 
 from __future__ import annotations
 

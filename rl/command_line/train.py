@@ -1,4 +1,4 @@
-"""`rl train`."""
+"""The command `rl train`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be used,
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What is trained."""
+    """Options for the model that is trained."""
 
     PANEL: ClassVar[str] = "Policy"
     policy: PolicyName = "embedded"
@@ -44,14 +44,14 @@ class ModelOptions:
 
         if self.lora and self.adapter is not None:
             raise InputError(
-                "--adapter goes on with an adapter that is there, --lora begins a new one: give one of them"
+                "--adapter continues an existing adapter and --lora starts a new one: give only one of them"
             )
         return {"policy": self.base or self.policy, "adapter": self.adapter, "lora": self.lora}
 
 
 @dataclass(frozen=True)
 class LogChoice:
-    """Which turns of a log are trained on."""
+    """Options that choose which turns of a log are trained on."""
 
     PANEL: ClassVar[str] = "From a log"
     from_trajectories: Annotated[
@@ -74,7 +74,7 @@ class LogChoice:
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """How it is learnt, and for how long."""
+    """Options for the training method and its limits."""
 
     PANEL: ClassVar[str] = "Method and limits"
     method: Annotated[
@@ -159,7 +159,7 @@ def _trained_from_log(options: LogOptions, dry_run: bool, as_json: bool) -> None
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.rl.command_line.show.training import live_training, plan_view, trained_view
     from kernelwright.rl.training.from_log import train_from_log
-    from kernelwright.rl.training.processes import part
+    from kernelwright.rl.training.processes import leave_process_group
 
     def show(plan: Any) -> None:
         if as_json and dry_run:
@@ -169,7 +169,7 @@ def _trained_from_log(options: LogOptions, dry_run: bool, as_json: bool) -> None
 
     with live_training(quiet=as_json) as (watch, say):
         trained = train_from_log(options, show=show, say=say, watch=watch, dry_run=dry_run)
-    part()
+    leave_process_group()
     if trained is not None and trained.first:
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))
 
@@ -187,10 +187,10 @@ def _online(asked: dict[str, Any], as_json: bool) -> None:
 def _trained_online(options: OnlineOptions, as_json: bool) -> None:
     from kernelwright.rl.command_line.show.training import live_training, trained_view
     from kernelwright.rl.training.online.training import train_online
-    from kernelwright.rl.training.processes import part
+    from kernelwright.rl.training.processes import leave_process_group
 
     with live_training(quiet=as_json) as (watch, say):
         trained = train_online(options, say=say, watch=watch)
-    part()
+    leave_process_group()
     if trained.first:
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))

@@ -1,1 +1,1 @@
-"""What a verdict and a turn are worth: formulas of the reward as data, and the credit of turns."""
+"""The value of a verdict and of a turn: formulas of the reward as data, and the credit of turns."""

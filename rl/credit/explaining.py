@@ -1,4 +1,4 @@
-"""One candidate's reward, part by part, in words."""
+"""Explains one candidate's reward, part by part, in words."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import reply_of, score
-from kernelwright.rl.credit.turn_credit import GAMMA, CreditedTurn, credit
+from kernelwright.rl.credit.turn_credit import GAMMA, CreditedTurn, credit_of_turns
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 
 
 class ExplainedPart(Value):
-    """One part of a reward, and why it is what it is."""
+    """One part of a reward, with the reason for its value."""
 
     part: str
     value: float
     why: str
 
 
-class Explained(Value):
+class ExplainedReward(Value):
     """The reward of one candidate, part by part."""
 
     candidate_id: int
@@ -31,7 +31,7 @@ class Explained(Value):
     parts: tuple[ExplainedPart, ...]
     total: float
     value: float
-    """Its return: later turns of its lineage among it."""
+    """The turn's return, which includes the rewards of later turns of its lineage."""
     gamma: float
     kept: bool
     """False where the formula rejects the sample."""
@@ -39,7 +39,7 @@ class Explained(Value):
     """False where the problem itself earns nothing."""
 
 
-def explain_candidate(store: Store, candidate_id: int, formula: Formula, gamma: float = GAMMA) -> Explained:
+def explain_candidate(store: Store, candidate_id: int, formula: Formula, gamma: float = GAMMA) -> ExplainedReward:
     """Raises InputError where it has no verdict; StoreError where it is not there."""
     turn = store.turn(candidate_id)
     report = turn.report
@@ -56,7 +56,7 @@ def explain_candidate(store: Store, candidate_id: int, formula: Formula, gamma: 
         for other in store.samples(CandidateFilter(trajectory_id=turn.trajectory_id))
         if other.report is not None
     ]
-    return Explained(
+    return ExplainedReward(
         candidate_id=candidate_id,
         problem=turn.problem,
         depth=turn.depth,
@@ -71,7 +71,7 @@ def explain_candidate(store: Store, candidate_id: int, formula: Formula, gamma: 
             ExplainedPart(part=name, value=value, why=scored.words[name]) for name, value in scored.parts.items()
         ),
         total=scored.total,
-        value=credit(moves, gamma)[candidate_id].value,
+        value=credit_of_turns(moves, gamma)[candidate_id].value,
         gamma=gamma,
         kept=scored.kept,
         earns=not report.degenerate,

@@ -11,7 +11,7 @@ from kernelwright.policies.base import Value
 
 
 class RewardPart(StrEnum):
-    """What a reward is the sum of."""
+    """The parts whose sum is a reward."""
 
     FORM = "form"
     """The reply holds a file that parses, with ModelNew and a Triton kernel that is launched and does the work."""
@@ -34,7 +34,7 @@ class RewardPart(StrEnum):
 
 
 class SpeedScale(StrEnum):
-    """How a speedup becomes a reward."""
+    """The function that turns a speedup into a reward."""
 
     LOG2 = "log2"
     """Twice as fast is 1, half as fast is -1."""
@@ -56,12 +56,14 @@ class Formula(Value):
     share: float = 0.0
     length: float = Field(default=0.0, le=0.0)
     cheat: float = Field(default=-0.25, lt=0.0)
-    """What a cheat earns: less than every honest failure, which earns 0 or more but for `length`."""
+    """The reward of a cheat: less than every honest failure, which earns 0 or more apart from `length`."""
     scale: SpeedScale = SpeedScale.LOG2
     slowest: float = Field(default=0.25, gt=0.0)
     """Speedups below count as this."""
     fastest: float = Field(default=4.0, gt=0.0)
-    """Speedups above count as this: beyond lies the noise of microseconds, and whatever the clock missed."""
+    """The largest speedup that is rewarded. Larger ones earn the same: they lie within the noise of microseconds, or
+    are a fault of the measurement.
+    """
     least_share: float | None = Field(default=None, ge=0.0, le=1.0)
     """A correct sample is kept with probability clip((share - this) / 0.1, 0, 1) (Dr. Kernel); None keeps all."""
 
@@ -121,7 +123,7 @@ PRESETS: dict[str, Formula] = {
 
 
 def find_formula(name: str) -> Formula:
-    """A preset by its name, or a JSON file of a Formula. Raises InputError."""
+    """Returns a preset by its name, or reads a JSON file of a Formula. Raises InputError."""
     if name in PRESETS:
         return PRESETS[name]
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""One verdict to its reward parts, and each part in words."""
+"""Turns one verdict into the parts of a reward, and explains each part in words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReplyForm(Value):
     tokens: int = 0
 
 
-class Scored(Value):
+class ScoredVerdict(Value):
     """The parts of one reward and why each is what it is. `kept` is False where the formula rejects the sample."""
 
     parts: dict[str, float]
@@ -34,7 +34,7 @@ class Scored(Value):
 
     @property
     def total(self) -> float:
-        """The reward: the sum of its parts, rounded once."""
+        """Returns the sum of the parts, rounded once."""
         return math.fsum(self.parts.values())
 
 
@@ -46,8 +46,10 @@ def reply_of(turn: Turn) -> ReplyForm:
     return ReplyForm(finish=completion.finish, tokens=completion.usage.completion_tokens)
 
 
-def score(formula: Formula, report: Report, reply: ReplyForm | None = None) -> Scored:
-    """The reward of one verdict. Pure: the same report, reply and formula always give the same parts."""
+def score(formula: Formula, report: Report, reply: ReplyForm | None = None) -> ScoredVerdict:
+    """Returns the reward of one verdict. The function is pure: the same report, reply and formula always give the same
+    parts.
+    """
     reply = reply or ReplyForm()
     values: dict[RewardPart, tuple[float, str]] = {
         RewardPart.FORM: _form(formula, report),
@@ -59,7 +61,7 @@ def score(formula: Formula, report: Report, reply: ReplyForm | None = None) -> S
         RewardPart.LENGTH: _length(formula, reply),
         RewardPart.CHEAT: _cheat(formula, report),
     }
-    return Scored(
+    return ScoredVerdict(
         parts={part.value: value for part, (value, _) in values.items()},
         words={part.value: why for part, (_, why) in values.items()},
         kept=_kept(formula, report),
@@ -122,7 +124,7 @@ def _correct(formula: Formula, report: Report) -> tuple[float, str]:
 
 
 def _measured(report: Report) -> str:
-    """Why speed and share cannot be had; empty where they can."""
+    """Returns the reason why speed and share cannot be rewarded; empty where they can."""
     if not report.correct or not follows_the_rule(report):
         return "counts only for a correct kernel"
     if not on_gpu(report) or report.profile is None:

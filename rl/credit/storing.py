@@ -11,11 +11,11 @@ from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 
 REWARDS_PER_TRANSACTION = 500
-"""Rewards a transaction."""
+"""Number of rewards that one transaction writes."""
 
 
-class Stored(Value):
-    """What was stored when the verdicts of a log were scored."""
+class StoredRewards(Value):
+    """Counts of a scoring of all verdicts of a log."""
 
     formula: str
     verdicts: int
@@ -27,8 +27,8 @@ class Stored(Value):
     """Correct ones without a GPU's verdict, where the formula wants one."""
 
 
-def store_rewards(store: Store, formula: Formula, chosen: CandidateFilter | None = None) -> Stored:
-    """Can be run again: what is there already is not written twice."""
+def store_rewards(store: Store, formula: Formula, chosen: CandidateFilter | None = None) -> StoredRewards:
+    """Scores the verdicts and stores the rewards. Running it again writes nothing twice."""
     label, totals, unmeasured, stored = formula.label, [], 0, 0
     page: list[tuple[int, dict[str, float]]] = []
     for verdict_id, parts, known, measured in _scored(store, formula, chosen or CandidateFilter()):
@@ -42,7 +42,7 @@ def store_rewards(store: Store, formula: Formula, chosen: CandidateFilter | None
     if page:
         store.reward(page, label)
     count = max(len(totals), 1)
-    return Stored(
+    return StoredRewards(
         formula=label, verdicts=len(totals), stored=stored + len(page), mean=sum(totals) / count,
         positive=sum(total > 0.1 for total in totals) / count, unmeasured=unmeasured,
     )  # fmt: skip

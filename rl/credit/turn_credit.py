@@ -19,7 +19,7 @@ MAX_DIFFERENCE_OF_EQUAL_RETURNS = 1e-9
 
 
 class Baseline(StrEnum):
-    """What is taken from a return inside its group to make an advantage."""
+    """The baseline that is subtracted from a return inside its group to make an advantage."""
 
     LEAVE_ONE_OUT = "leave-one-out"
     """The mean of the others: N / (N - 1) times the distance from the mean of all."""
@@ -27,7 +27,7 @@ class Baseline(StrEnum):
 
 
 class CreditedTurn(NamedTuple):
-    """One turn, as far as credit looks at it."""
+    """The fields of a turn that its credit depends on."""
 
     id: int
     parent_id: int | None
@@ -41,37 +41,38 @@ class Credit(NamedTuple):
     """The return and the advantage of one turn."""
 
     value: float
-    """Its return."""
+    """The turn's return."""
     advantage: float
     group_size: int
     spread: float
     """The largest return of its group less the smallest."""
 
 
-def returns(moves: Sequence[CreditedTurn], gamma: float = GAMMA) -> dict[int, float]:
-    """Reward plus gamma times the mean return of its children, by id. A chain gives the plain discounted sum."""
+def returns(turns: Sequence[CreditedTurn], gamma: float = GAMMA) -> dict[int, float]:
+    """Returns the return of each turn by id: its reward plus gamma times the mean return of its children. On a chain
+    that is the discounted sum of rewards.
+    """
     children: dict[int, list[CreditedTurn]] = defaultdict(list)
-    known = {move.id for move in moves}
-    for move in moves:
-        if move.parent_id in known and move.parent_id is not None:
-            children[move.parent_id].append(move)
+    known = {turn.id for turn in turns}
+    for turn in turns:
+        if turn.parent_id in known and turn.parent_id is not None:
+            children[turn.parent_id].append(turn)
     found: dict[int, float] = {}
-    for move in sorted(
-        moves, key=lambda m: m.id, reverse=True
-    ):  # a child is written after its parent, so it has the larger id
-        after = [found[child.id] for child in children[move.id]]
-        found[move.id] = move.reward + (gamma * math.fsum(after) / len(after) if after else 0.0)
+    # A child is written after its parent, so it has the larger id.
+    for turn in sorted(turns, key=lambda t: t.id, reverse=True):
+        after = [found[child.id] for child in children[turn.id]]
+        found[turn.id] = turn.reward + (gamma * math.fsum(after) / len(after) if after else 0.0)
     return found
 
 
-def credit(
-    moves: Sequence[CreditedTurn], gamma: float = GAMMA, baseline: Baseline = Baseline.LEAVE_ONE_OUT
+def credit_of_turns(
+    turns: Sequence[CreditedTurn], gamma: float = GAMMA, baseline: Baseline = Baseline.LEAVE_ONE_OUT
 ) -> dict[int, Credit]:
     """Returns the credit of turns by id. Groups may have any sizes; one that is alone has the advantage 0."""
-    values = returns(moves, gamma)
+    values = returns(turns, gamma)
     groups: dict[Hashable, list[int]] = defaultdict(list)
-    for move in moves:
-        groups[move.group].append(move.id)
+    for turn in turns:
+        groups[turn.group].append(turn.id)
     found: dict[int, Credit] = {}
     for ids in groups.values():
         found.update(_of_group({id: values[id] for id in ids}, baseline))

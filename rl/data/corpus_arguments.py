@@ -13,16 +13,18 @@ if TYPE_CHECKING:
 
 
 def parse_split(text: str) -> Split:
-    """train, held_out_depth ...; `depth` and `held-out-depth` do as well."""
+    """Parses the name of a split: train, held_out_depth ...; the short forms `depth` and `held-out-depth` are accepted
+    too.
+    """
     plain = text.lower().replace("-", "_")
     for split in Split:
         if plain in (split.value, split.value.removeprefix("held_out_")):
             return split
-    raise InputError(f"there is no split {text}: it is one of {', '.join(Split)}")
+    raise InputError(f"unknown split {text}: choose {', '.join(Split)}")
 
 
 def parse_target_name(text: str) -> str:
-    """The target's own name."""
+    """Parses the name of a compilation target."""
     from kernelwright.tools.hardware.targets import parse_target
 
     try:
@@ -32,17 +34,17 @@ def parse_target_name(text: str) -> str:
 
 
 def parse_corpus_format(text: str) -> CorpusFormat:
-    """csv, inductor, tree, kernelbook or jsonl."""
+    """Parses the format of a corpus: csv, inductor, tree, kernelbook or jsonl."""
     from kernelwright.rl.data.importing.formats import CorpusFormat
 
     try:
         return CorpusFormat(text.lower())
     except ValueError as error:
-        raise InputError(f"there is no form {text}: it is one of {', '.join(CorpusFormat)}") from error
+        raise InputError(f"unknown format {text}: choose {', '.join(CorpusFormat)}") from error
 
 
 def parse_target_names(texts: list[str]) -> tuple[str, ...]:
-    """One by one, or with commas: `sm_80,sm_90`."""
+    """Parses target names, given one by one or separated by commas: `sm_80,sm_90`."""
     parts = (part.strip() for text in texts for part in text.split(","))
     return tuple(dict.fromkeys(parse_target_name(part) for part in parts if part))
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kernelwright.rl.data.cleaning.labelling import Labelled
-from kernelwright.rl.data.cleaning.running import RESULT, Cleaned
+from kernelwright.rl.data.cleaning.labelling import LabelCounts
+from kernelwright.rl.data.cleaning.running import RESULT, CleaningResult
 from kernelwright.rl.data.corpus_figures import CorpusFacts
 from kernelwright.rl.data.rows import shards
 from kernelwright.rl.data.synth.engine.generating import CorpusProgress, state_of
@@ -30,16 +30,16 @@ def write_report(folder: Path, facts: CorpusFacts, out: Path) -> list[Path]:
     return [page, provenance, *pictures]
 
 
-def cleaned_of(folder: Path) -> Cleaned | None:
+def cleaned_of(folder: Path) -> CleaningResult | None:
     """What `rl data clean` wrote of a corpus; None where it is not of that make."""
     try:
-        return Cleaned(**json.loads((folder / RESULT).read_text(encoding="utf-8")))
+        return CleaningResult(**json.loads((folder / RESULT).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return None
 
 
 def provenance_of(
-    folder: Path, facts: CorpusFacts, made: CorpusProgress | None, cleaned: Cleaned | None
+    folder: Path, facts: CorpusFacts, made: CorpusProgress | None, cleaned: CleaningResult | None
 ) -> dict[str, object]:
     """Returns where every row came from, and what it was held against."""
     return {
@@ -53,7 +53,11 @@ def provenance_of(
 
 
 def markdown(
-    folder: Path, facts: CorpusFacts, made: CorpusProgress | None, cleaned: Cleaned | None, pictures: Sequence[Path]
+    folder: Path,
+    facts: CorpusFacts,
+    made: CorpusProgress | None,
+    cleaned: CleaningResult | None,
+    pictures: Sequence[Path],
 ) -> str:
     """The page."""
     lines = [f"# Corpus {folder.name}", "", *sections(facts, made, cleaned)]
@@ -83,8 +87,8 @@ def draw_figures(facts: CorpusFacts, out: Path) -> list[Path]:
     return paths
 
 
-def sections(facts: CorpusFacts, made: CorpusProgress | None, cleaned: Cleaned | None) -> list[str]:
-    """All of the page under its title, pictures excepted."""
+def sections(facts: CorpusFacts, made: CorpusProgress | None, cleaned: CleaningResult | None) -> list[str]:
+    """Writes all sections of the page under its title, without the pictures."""
     lines = [
         f"{facts.rows:,} rows of {facts.problems:,} problems, {facts.graphs:,} distinct dataflow graphs, "
         f"{facts.exact_duplicates:,} exact "
@@ -128,8 +132,8 @@ def _benchmarks(facts: CorpusFacts) -> list[str]:
     ]
 
 
-def remarks(cleaned: Cleaned, labelled: Labelled | None) -> list[str]:
-    """What the counts of a cleaning leave open, a line each."""
+def remarks(cleaned: CleaningResult, labelled: LabelCounts | None) -> list[str]:
+    """Returns one line for each thing that the counts of a cleaning leave open."""
     lines = [_not_compared(cleaned.uncompared, cleaned.rows)] if cleaned.uncompared else []
     if not cleaned.kept:
         lines.append(f"Nothing is left of {cleaned.rows:,} rows: the corpus is empty.")
@@ -195,7 +199,7 @@ def _made(made: CorpusProgress) -> list[str]:
     return [*lines, *(f"- {count:,} {reason}" for reason, count in made.rejected.items()), ""]
 
 
-def _cleaned(cleaned: Cleaned) -> list[str]:
+def _cleaned(cleaned: CleaningResult) -> list[str]:
     return [
         "## Cleaned",
         "",

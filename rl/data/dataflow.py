@@ -34,7 +34,9 @@ MAX_CALL_DEPTH = 12
 
 @lru_cache(maxsize=65536)
 def graph_hash(source: str) -> str:
-    """SHA-1, hex. Of a text without a model that can be followed: empty."""
+    """Returns the SHA-1 of a text's dataflow graph, in hexadecimal; empty for a text without a model that can be
+    followed.
+    """
     try:
         return _hash(parse_module(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -62,14 +64,14 @@ def _node(name: str, *inputs: str) -> str:
 
 
 class DataflowTracer:
-    """One model's forward, value by value. A value is a term; constants are all `c`."""
+    """Traces one model's forward, value by value. A value is a term; all constants are the term `c`."""
 
     def __init__(
         self, classes: dict[str, ast.ClassDef], functions: dict[str, ast.FunctionDef], model: ast.ClassDef
     ) -> None:
         self._classes, self._functions, self._methods = classes, functions, _methods(model)
         self._layers: dict[str, ast.expr] = {}
-        """What __init__ assigns to self."""
+        """The values that `__init__` assigns to attributes of self."""
         for node in ast.walk(self._methods["__init__"]) if "__init__" in self._methods else ():
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
                 self._layers[node.targets[0].attr] = node.value
@@ -208,7 +210,7 @@ class DataflowTracer:
         return self._apply(function.attr, node, [self.value(function.value, known), *arguments])
 
     def _own(self, name: str, node: ast.Call, arguments: list[str], known: dict[str, str]) -> str:
-        """self.name(...): a method of its own, or a layer."""
+        """Returns the term of `self.name(...)`, which calls a method of the model or a layer."""
         if name in self._methods:
             return self._inner(self._methods[name], node, known, first=1)
         layer = self._layers.get(name)
@@ -265,7 +267,7 @@ def _is_parameter(node: ast.expr) -> bool:
 
 
 def _is_module_path(node: ast.expr, known: dict[str, str]) -> bool:
-    """`torch`, `F`, `torch.nn.functional`: a name that no value has."""
+    """Whether a node is a path of a module (`torch`, `F`, `torch.nn.functional`) and no value has its name."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id not in known and node.id != "self"

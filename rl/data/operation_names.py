@@ -56,7 +56,9 @@ _ALIASES = {
 
 
 def canonical_operation(name: str, node: ast.Call) -> str:
-    """One name for all spellings: without underscores and case. `clamp(x, min=0)` is relu; GELU keeps its form."""
+    """Returns one name for all spellings of an operation, without underscores and case. `clamp(x, min=0)` is relu; GELU
+    keeps its form.
+    """
     plain = name.replace("_", "").lower()
     plain = _ALIASES.get(plain, plain)
     plain = re.sub(r"^(batchnorm|instancenorm|dropout)[123]d$", r"\1", plain)

@@ -24,7 +24,7 @@ OPTIONAL_COLUMNS = frozenset({"assumed"})
 
 
 class Kind(StrEnum):
-    """What a row teaches."""
+    """The task that a row trains."""
 
     DRAFT = "draft"
     """Reference -> candidate, in the compact form that the agent asks small policies in."""
@@ -60,7 +60,7 @@ class Row(Value):
     completion: str = ""
     """Exactly what the policy has to say."""
     problem: str = ""
-    """The problem's name."""
+    """The name of the problem."""
     reference: str = ""
     """The problem's source, or the source that a kernel was made from; empty where there is none."""
     family: str = ""
@@ -68,21 +68,21 @@ class Row(Value):
     """Operations in the reference's chain; 0 where unknown."""
     split: Split = Split.TRAIN
     source: str = ""
-    """The corpus: synth, inductor, kernelbook, two_csv, tree, jsonl ..."""
+    """The corpus that the row is from: synth, inductor, kernelbook, two_csv, tree, jsonl ..."""
     licence: str = ""
     """SPDX name, empty where unknown."""
     provenance: str = ""
-    """Where in its source it was: generator and seed, file and line."""
+    """The place in the source: generator and seed, or file and line."""
     prompt_hash: str = ""
     """SHA-1 over the normalised text, hex."""
     completion_hash: str = ""
     compile: dict[str, bool] = {}
     """Whether it compiles, by target: `{"sm_90": True}`. A target that was not tried is absent."""
     correct: bool | None = None
-    """The tools' verdict; None where it was not asked for."""
+    """The tools' verdict on correctness; None where it was not asked for."""
     assumed: str = ""
-    """What `compile` was found with where nothing launches the kernels: `add(x_ptr: *fp32, n: i32, BLOCK=256)`;
-    empty where a launch told.
+    """The signature that `compile` assumed where nothing launches the kernels: `add(x_ptr: *fp32, n: i32, BLOCK=256)`;
+    empty where a launch gave it.
     """
 
 
@@ -147,7 +147,7 @@ def write_rows(folder: Path, rows: Iterable[Row], shard_rows: int = SHARD_ROWS) 
 
 
 def write_shard(path: Path, rows: Sequence[Row]) -> None:
-    """One file, by a rename."""
+    """Writes one parquet file under a temporary name and renames it when it is complete."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -8,20 +8,20 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.rl.worker_pool import before_leaving, pool_of
+from kernelwright.rl.worker_pool import call_before_exit, process_pool
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
 
 CLOSING_SECONDS = 4.0
 _here: dict[str, Any] = {}
-"""What this process holds: its evaluator."""
+"""The state of this process: its evaluator."""
 
 
 @contextmanager
 def evaluating(workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of such processes: each has its own warm zygotes, about 1 GB."""
-    with pool_of(workers, _open) as pool:
+    with process_pool(workers, _open) as pool:
         yield pool
 
 
@@ -75,7 +75,7 @@ def _open() -> None:
     import signal
 
     signal.signal(signal.SIGTERM, _end)
-    before_leaving(_close_in_time)
+    call_before_exit(_close_in_time)
     from multiprocessing.util import Finalize
 
     import torch

@@ -1,3 +1,3 @@
-"""How good a policy is: suites, rollouts through the agent's batch, figures with intervals, and a page that shows
-them.
+"""Evaluation of a policy: suites, rollouts through the agent's batch, figures with confidence intervals, and a page
+that shows them.
 """

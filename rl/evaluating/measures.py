@@ -15,11 +15,11 @@ from kernelwright.agent.viewing.report.figures import (
 )
 from kernelwright.policies.base import Value
 from kernelwright.rl.evaluating.rollouts import Rollout, drafts
-from kernelwright.rl.evaluating.text_checks import LightFigures, light_figures
+from kernelwright.rl.evaluating.text_checks import TextCheckFigures, text_check_figures
 
 
 class SolvedWithinTurns(Value):
-    """What is solved when each sample has so many turns."""
+    """The shares of problems that are compiled and solved when each sample has so many turns."""
 
     turns: int
     compiled: Estimate
@@ -43,15 +43,15 @@ class FamilyMeasures(Value):
 
 
 class TokenMeans(Value):
-    """Means."""
+    """Mean numbers of tokens."""
 
     prompt: float
-    """A turn."""
+    """Prompt tokens of a turn."""
     completion: float
-    """A turn."""
+    """Completion tokens of a turn."""
     a_rollout: float
     a_solved_problem: float | None
-    """All tokens over the problems that were solved."""
+    """All tokens of the evaluation divided by the number of solved problems."""
 
 
 class Evaluation(Value):
@@ -78,7 +78,7 @@ class Evaluation(Value):
     tokens: TokenMeans
     policy_seconds: float
     """Median a draft waits for its answer."""
-    light: LightFigures | None
+    light: TextCheckFigures | None
 
 
 def evaluate_rollouts(rollouts: Sequence[Rollout], families: dict[str, str], **facts: object) -> Evaluation:
@@ -103,7 +103,7 @@ def evaluate_rollouts(rollouts: Sequence[Rollout], families: dict[str, str], **f
         faults=dict(Counter(turn.fault or "correct" for turn in first).most_common()),
         tokens=_tokens(rollouts),
         policy_seconds=waits[len(waits) // 2] if waits else 0.0,
-        light=light_figures([turn.light for turn in first if turn.light is not None]),
+        light=text_check_figures([turn.light for turn in first if turn.light is not None]),
     )
 
 

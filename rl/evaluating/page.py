@@ -9,7 +9,7 @@ from typing import Any
 from kernelwright.agent.viewing.report.figures import Estimate
 from kernelwright.agent.viewing.report.files import write_text
 from kernelwright.rl.evaluating.measures import Evaluation
-from kernelwright.rl.evaluating.text_checks import PATTERNS, LightFigures
+from kernelwright.rl.evaluating.text_checks import PATTERNS, TextCheckFigures
 
 BY_TURN, BY_FAMILY = "solved.png", "families.png"
 
@@ -61,7 +61,7 @@ def format_page(found: Evaluation, command: str, machine: str, date: str) -> str
 
 
 def percent(estimate: Estimate) -> str:
-    """`63 % (55 to 71)`."""
+    """Formats an estimate with its interval: `63 % (55 to 71)`."""
     if estimate.value is None:
         return "-"
     if estimate.low is None or estimate.high is None:
@@ -108,8 +108,8 @@ def _fast(found: Evaluation) -> list[str]:
     ]
 
 
-def _light(light: LightFigures | None) -> list[str]:
-    """How far the light checks mislead."""
+def _light(light: TextCheckFigures | None) -> list[str]:
+    """Writes the section on how far the text checks mislead."""
     if light is None:
         return []
     shown = [

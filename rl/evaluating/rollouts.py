@@ -1,4 +1,4 @@
-"""What the store says of an evaluation's rollouts, turn by turn."""
+"""Reads the rollouts of an evaluation from the store, turn by turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kernelwright.agent.viewing.report.samples import Cost, Sample, passed_compile_rung
 from kernelwright.policies.base import Value
-from kernelwright.rl.evaluating.text_checks import TextChecked, has_patterns, overlap
+from kernelwright.rl.evaluating.text_checks import CheckedText, has_patterns, overlap
 from kernelwright.store.database import Store
 from kernelwright.store.records import TrajectoryFilter, Turn
 
@@ -24,7 +24,7 @@ class RolloutTurn(Value):
     completion_tokens: int = 0
     policy_seconds: float = 0.0
     tool_seconds: float = 0.0
-    light: TextChecked | None = None
+    light: CheckedText | None = None
     """None where the reply held no code."""
 
 
@@ -80,7 +80,7 @@ def _turned(turn: Turn, known: str | None) -> RolloutTurn:
     built, source = passed_compile_rung(report), turn.source
     light = None
     if source is not None:
-        light = TextChecked(
+        light = CheckedText(
             patterns=has_patterns(source),
             overlap=None if known is None else overlap(source, known),
             compiled=built,
@@ -96,5 +96,5 @@ def _turned(turn: Turn, known: str | None) -> RolloutTurn:
 
 
 def drafts(rollouts: Iterable[Rollout]) -> Sequence[RolloutTurn]:
-    """The first turn of each."""
+    """Returns the first turn of each rollout."""
     return [rollout.turns[0] for rollout in rollouts if rollout.turns]

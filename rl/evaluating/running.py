@@ -26,7 +26,7 @@ DATABASE_FILE = "rollouts.db"
 
 
 class EvaluationOptions(Value):
-    """What makes two evaluations the same: the second goes on with the first."""
+    """The settings of an evaluation. A second evaluation with equal settings continues the first."""
 
     policy: str
     samples: int = 1
@@ -42,7 +42,9 @@ class EvaluationOptions(Value):
 
     @property
     def drawn_at(self) -> float | None:
-        """The temperature: the one that was given, else 0.8 for several samples; None leaves it to the run."""
+        """Returns the sampling temperature: the one that was given, else 0.8 for several samples; None leaves it to the
+        run.
+        """
         return 0.8 if self.temperature is None and self.samples > 1 else self.temperature
 
     def settings(self) -> Settings:
@@ -54,8 +56,8 @@ class EvaluationOptions(Value):
         )  # fmt: skip
 
 
-class Evaluated(Value):
-    """What an evaluation found, and the files that say so."""
+class EvaluationResult(Value):
+    """The figures of an evaluation, and the files that were written."""
 
     evaluation: Evaluation
     folder: str
@@ -63,10 +65,10 @@ class Evaluated(Value):
     interrupted: bool
 
 
-def evaluate(
+def evaluate_policy(
     suite: Suite, policy: Policy, asked: EvaluationOptions, folder: Path, command: str, *, card: Path | None = None,
     watch: Callable[[Any], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
-) -> Evaluated:  # fmt: skip
+) -> EvaluationResult:  # fmt: skip
     """Begins or goes on until all is done or Ctrl-C; the page is written either way.
 
     `card`: a model's folder, whose README gets the figures.
@@ -92,6 +94,6 @@ def evaluate(
     files = write_evaluation(found, folder, command, machine, date)
     if card is not None:
         put_evaluation(card / "README.md", format_page(found, command, machine, date))
-    return Evaluated(
+    return EvaluationResult(
         evaluation=found, folder=str(folder), files=tuple(map(str, files)), interrupted=batched.interrupted
     )

@@ -7,10 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.rl.evaluating.page import percent
-from kernelwright.rl.evaluating.running import Evaluated
+from kernelwright.rl.evaluating.running import EvaluationResult
 
 
-def evaluation_view(found: Evaluated) -> RenderableType:
+def evaluation_view(found: EvaluationResult) -> RenderableType:
     """Shows the figures of an evaluation."""
     own = found.evaluation
     head = f"{own.policy} on {own.suite}: {own.problems} problems, {own.samples} samples, {own.turns} turns"

@@ -1,4 +1,4 @@
-"""Which problems a policy is measured on."""
+"""The problems that a policy is measured on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Suite(NamedTuple):
 
 
 def open_suite(asked: str, n: int | None = None, level: int | None = None, seed: int = TASK_SEED) -> Suite:
-    """`n`: the first so many problems. Raises InputError and ProblemError."""
+    """Opens a suite. `n`: only the first n problems. Raises InputError and ProblemError."""
     kind, _, rest = asked.partition(":")
     if kind == "synth":
         refuse_level(asked, level)

@@ -16,7 +16,7 @@ PATTERNS = ("@triton.jit", "tl.program_id", "tl.load", "tl.store", "import trito
 _WORD = re.compile(r"[A-Za-z_]\w*|\d+|[^\s\w]")
 
 
-class TextChecked(Value):
+class CheckedText(Value):
     """The text checks of one candidate, beside its verdict."""
 
     patterns: bool
@@ -26,8 +26,8 @@ class TextChecked(Value):
     correct: bool
 
 
-class LightFigures(Value):
-    """How well checks of the text alone foretell the judge's verdict."""
+class TextCheckFigures(Value):
+    """Measures of how well checks of the text alone predict the judge's verdict."""
 
     candidates: int
     passed: float
@@ -40,8 +40,8 @@ class LightFigures(Value):
     overlap_correct: float | None
     overlap_wrong: float | None
     separation: float | None
-    """How often a right candidate overlaps more than a wrong one (area under the ROC curve): 0.5 tells nothing, 1
-    everything.
+    """Probability that a right candidate overlaps more than a wrong one (area under the ROC curve): 0.5 is chance, 1 is
+    perfect separation.
     """
 
 
@@ -56,7 +56,7 @@ def overlap(source: str, known: str) -> float:
     return len(one & other) / len(one | other) if one | other else 0.0
 
 
-def light_figures(checked: Sequence[TextChecked]) -> LightFigures | None:
+def text_check_figures(checked: Sequence[CheckedText]) -> TextCheckFigures | None:
     """Figures over all candidates; None where there is none."""
     if not checked:
         return None
@@ -64,7 +64,7 @@ def light_figures(checked: Sequence[TextChecked]) -> LightFigures | None:
     wrong = [own for own in checked if not own.correct]
     right_overlaps = [own.overlap for own in checked if own.correct and own.overlap is not None]
     wrong_overlaps = [own.overlap for own in wrong if own.overlap is not None]
-    return LightFigures(
+    return TextCheckFigures(
         candidates=len(checked),
         passed=len(passed) / len(checked),
         compiled_of_passed=_mean([float(own.compiled) for own in passed]),

@@ -14,7 +14,7 @@ from kernelwright.agent.export.training import BENCHMARK_SUITES, is_held_out
 from kernelwright.policies.base import Completion, FinishReason, Origin, Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import compiled, on_gpu, reply_of, score
-from kernelwright.rl.credit.turn_credit import GAMMA, Baseline, CreditedTurn, credit
+from kernelwright.rl.credit.turn_credit import GAMMA, Baseline, CreditedTurn, credit_of_turns
 from kernelwright.rl.log.refusals import Refusal, RefusalCount, RefusalCounter
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter, Turn
@@ -25,7 +25,7 @@ REFUSALS_WITHOUT_SPEED = frozenset({Refusal.CPU_ONLY, Refusal.UNTIMED})
 
 
 class SampleRequirements(Value):
-    """What samples must be to be trained on exactly."""
+    """The requirements that a sample must meet to be trained on exactly."""
 
     formula: Formula
     tokenizer_hash: str | None = None
@@ -34,11 +34,11 @@ class SampleRequirements(Value):
     lineage: tuple[str, ...] = ()
     """Revisions that led to the policy, the oldest first, its own last."""
     max_age: int | None = None
-    """Revisions back; None: any."""
+    """Largest number of revisions between the sampling policy and today's; None allows any."""
     max_length: int | None = None
     """The most tokens of prompt and completion together."""
     temperature: float | None = None
-    """None: what most of the log was sampled at."""
+    """Sampling temperature of the samples; None takes the most frequent one of the log."""
     gamma: float = GAMMA
     baseline: Baseline = Baseline.LEAVE_ONE_OUT
     exact: bool = True
@@ -68,7 +68,7 @@ class Sample(NamedTuple):
     source_hash: str | None
     speedup: float | None
     value: float = 0.0
-    """Its return."""
+    """The turn's return."""
     advantage: float = 0.0
     group_size: int = 1
     messages: tuple[tuple[str, str], ...] = ()
@@ -77,7 +77,9 @@ class Sample(NamedTuple):
 
     @property
     def group(self) -> tuple[str, int, str, str]:
-        """Problem, depth, the policy's revision, the machine: what may be compared with it."""
+        """Returns the key of the samples that may be compared with this one: problem, depth, the policy's revision, the
+        machine.
+        """
         return self.problem_hash, self.depth, self.revision, self.fingerprint
 
     @property
@@ -87,13 +89,13 @@ class Sample(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What a store holds for training."""
+    """The contents of a store that training can use."""
 
     samples: list[Sample]
     """Samples with an advantage that is not 0 (exact methods), or all that may be used."""
     refused: tuple[RefusalCount, ...]
     turns: int
-    """Looked at."""
+    """Number of turns that were read."""
     groups: int
     zero_variance: int
     """Groups in which all earned the same."""
@@ -171,7 +173,7 @@ def _all_turns(store: Store, chosen: CandidateFilter) -> Iterable[Turn]:
 
 
 def sample_of(turn: Turn, wanted: SampleRequirements) -> Sample | Refusal:
-    """The sample with its reward, or the first reason against it."""
+    """Returns the sample with its reward, or the first reason against it."""
     completion, report = turn.completion, turn.report
     if completion is None or report is None or turn.verdict_id is None:
         return Refusal.UNJUDGED
@@ -218,8 +220,8 @@ def _too_long(completion: Completion, most: int | None) -> bool:
 
 
 def _speedless(report: Report) -> Refusal | None:
-    """Why nothing can be said of its speed, or of what it would have been: a wrong turn's judge has a GPU, or it
-    has none.
+    """Returns the reason why nothing can be said of a turn's speed, or of the speed that a right answer would have had:
+    its judge had no GPU.
     """
     if not report.correct:
         return None if report.environment.gpu else Refusal.CPU_ONLY
@@ -237,7 +239,7 @@ def revision_of(turn: Turn) -> str:
 
 
 def _inexact(turn: Turn, wanted: SampleRequirements) -> Refusal | None:
-    """Why its log-probs cannot stand for the old policy."""
+    """Returns the reason why a turn's log-probs cannot stand for those of the old policy."""
     completion = turn.completion
     assert completion is not None
     if completion.origin is not Origin.POLICY:
@@ -261,7 +263,9 @@ def _inexact(turn: Turn, wanted: SampleRequirements) -> Refusal | None:
 
 
 def age_of(revision: str, lineage: Sequence[str]) -> int | None:
-    """How many revisions lie between; None where it is none of the policy's ancestors."""
+    """Returns the number of revisions between a revision and the policy; None where it is none of the policy's
+    ancestors.
+    """
     known = list(lineage)
     return len(known) - 1 - known.index(revision) if revision in known else None
 
@@ -284,9 +288,9 @@ def _at_temperature(samples: Sequence[Sample], temperature: float, counted: Refu
 def with_credit(
     samples: Sequence[Sample], gamma: float = GAMMA, baseline: Baseline = Baseline.LEAVE_ONE_OUT
 ) -> list[Sample]:
-    """Each with its return, its advantage and the size of its group."""
+    """Returns each sample with its return, its advantage and the size of its group."""
     moves = [CreditedTurn(s.candidate_id, s.parent_id, s.reward, s.group) for s in samples]
-    credits = credit(moves, gamma, baseline)
+    credits = credit_of_turns(moves, gamma, baseline)
     return [
         s._replace(value=c.value, advantage=c.advantage, group_size=c.group_size)
         for s in samples

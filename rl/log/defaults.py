@@ -1,4 +1,6 @@
-"""What the log itself decides: the reward formula where none is named, and which turns a filter means."""
+"""Defaults that are read from the log itself: the reward formula where none is named, and the turns that a filter
+selects.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from kernelwright.store.records import CandidateFilter
 
 AUTO = "auto"
 FILTER_FIELDS = ("run", "problem", "suite", "policy", "policy_revision", "adapter_revision", "since", "until", "action")
-"""What `--filter` knows, by the store's own names."""
+"""The names that `--filter` accepts: columns of the store."""
 
 
 def choose_formula(store: Store, asked: str, chosen: CandidateFilter | None = None) -> Formula:
@@ -28,7 +30,9 @@ def choose_formula(store: Store, asked: str, chosen: CandidateFilter | None = No
 
 
 def parse_filter(asked: Sequence[str]) -> CandidateFilter:
-    """`run=nightly`, `problem=fused_softmax`, `since=2d`: all must hold. Raises InputError."""
+    """Parses filters such as `run=nightly`, `problem=fused_softmax` and `since=2d`; all of them must hold. Raises
+    InputError.
+    """
     fields: dict[str, object] = {}
     for text in asked:
         name, equals, value = text.partition("=")
@@ -45,7 +49,7 @@ def parse_filter(asked: Sequence[str]) -> CandidateFilter:
 
 
 def _seconds(text: str, value: str) -> float:
-    """`2d`, `6h`, `30m` ago; or a date, 2026-11-21."""
+    """Parses an age such as `2d`, `6h` or `30m`, or a date such as 2026-11-21."""
     units = {"d": 86400.0, "h": 3600.0, "m": 60.0}
     try:
         if value[-1] in units:

@@ -10,7 +10,7 @@ from kernelwright.policies.base import Value
 
 
 class Refusal(StrEnum):
-    """Why a turn of a log is not used."""
+    """The reasons why a turn of a log is not used."""
 
     UNJUDGED = "unjudged"
     UNANSWERED = "unanswered"
@@ -75,16 +75,16 @@ REFUSAL_TEXTS: dict[Refusal, tuple[str, str]] = {
     "nothing to do; harder or easier problems help"),
     Refusal.ONE_SIDED: ("its prompt has only good or only bad replies: no pair", "collect more --samples a problem"),
 }  # fmt: skip
-"""What was found, and what to do."""
+"""For each reason, a description of the turns and the advice to the user."""
 
 
 class RefusalCount(Value):
-    """How many turns were left out for one reason."""
+    """The number of turns that were left out for one reason."""
 
     reason: Refusal
     turns: int
     example: int
-    """A candidate's id."""
+    """The id of one such candidate."""
 
     @property
     def found(self) -> str:
@@ -93,7 +93,7 @@ class RefusalCount(Value):
 
     @property
     def remedy(self) -> str:
-        """What can be done so that such turns are used the next time."""
+        """Returns the advice how such turns become usable the next time."""
         return REFUSAL_TEXTS[self.reason][1]
 
 
@@ -118,7 +118,7 @@ class RefusalCounter:
         self._first.setdefault(reason, candidate_id)
 
     def all(self) -> tuple[RefusalCount, ...]:
-        """The most frequent first."""
+        """Returns the counts, the most frequent reason first."""
         return tuple(
             RefusalCount(reason=reason, turns=turns, example=self._first[reason])
             for reason, turns in self._counts.most_common()

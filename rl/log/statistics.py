@@ -29,7 +29,7 @@ class DepthStats(Value):
 
 
 class PolicyStats(Value):
-    """What one revision of a policy has left in a log."""
+    """The turns that one revision of a policy has left in a log."""
 
     policy: str
     revision: str
@@ -64,7 +64,7 @@ class RewardStats(Value):
 
 
 class LogStats(Value):
-    """What a log holds, and how much of it can be trained on."""
+    """The contents of a log, and how much of it can be trained on."""
 
     where: str
     turns: int
@@ -74,7 +74,7 @@ class LogStats(Value):
     on_gpu: int
     groups: int
     sizes: dict[int, int]
-    """How many groups of each size."""
+    """The number of groups by their size."""
     zero_variance: int
     trainable: int
     """Turns with a gradient for exact GRPO."""

@@ -20,7 +20,7 @@ from kernelwright.rl.training.subject import Subject, load_weights, open_subject
 
 
 class AveragingResult(Value):
-    """What was written."""
+    """The folder that was written, with the figures of the average."""
 
     output: str
     policies: tuple[str, ...]
@@ -82,7 +82,7 @@ def _common(subjects: Sequence[Subject], force: bool) -> tuple[str, ...]:
 
 
 def _mean(subjects: Sequence[Subject], say: Callable[[str], None]) -> tuple[Any, dict[str, Any]]:
-    """A model to write with, and the mean in float64."""
+    """Returns a model to write with, and the mean of the weights in float64."""
     import torch
 
     total: dict[str, Any] = {}

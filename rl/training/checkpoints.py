@@ -21,11 +21,9 @@ SETTINGS_FILE = "asked.json"
 
 
 def prepare_output(options: TrainOptions, more: dict[str, Any]) -> bool:
-    """Makes the work folder; whether it holds the same training, begun earlier.
-
-    Raises InputError where something else is in the way.
-
-    A training that came to no checkpoint is in nobody's way: what it was asked may have been a mistake.
+    """Makes the work folder and returns whether it holds the same training, begun earlier. Raises InputError where it
+    holds something else. The remains of a training that wrote no checkpoint are replaced: its options may have been a
+    mistake.
     """
     output, work = options.output, options.work
     refuse_existing_output(output)
@@ -42,9 +40,9 @@ def prepare_output(options: TrainOptions, more: dict[str, Any]) -> bool:
 
 
 def refuse_existing_output(output: Path) -> None:
-    """Raises InputError where the folder holds something; an empty one is in nobody's way."""
+    """Raises InputError where the folder exists and is not empty."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise InputError(f"{output} is there already: choose another --out, or move it away")
+        raise InputError(f"{output} exists already: choose another --out, or move it away")
 
 
 def training_id(options: TrainOptions) -> str:
@@ -64,7 +62,7 @@ def mark_whole(checkpoint: Path, subject: Subject, lineage: tuple[str, ...], **f
 
 
 def newest_checkpoint(work: Path) -> Path | None:
-    """The last whole one. Those that were cut off are deleted."""
+    """Returns the newest complete checkpoint and deletes those that were cut off."""
     found: dict[int, Path] = {}
     for path in work.glob("checkpoint-*"):
         if (path / COMPLETE_FILE).is_file():
@@ -75,7 +73,7 @@ def newest_checkpoint(work: Path) -> Path | None:
 
 
 def facts_of(checkpoint: Path) -> dict[str, Any]:
-    """Reads what was noted when a checkpoint was whole."""
+    """Reads the facts that were stored when a checkpoint was completed."""
     found: dict[str, Any] = json.loads((checkpoint / COMPLETE_FILE).read_text(encoding="utf-8"))
     return found
 

@@ -1,4 +1,4 @@
-"""What is said in the half second before torch is there: names of logs, policies and problems that lead nowhere."""
+"""Checks of the names of logs, policies and problems that are made in the half second before torch is imported."""
 
 from __future__ import annotations
 

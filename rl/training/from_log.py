@@ -17,12 +17,12 @@ from kernelwright.rl.training.grpo.config import checked_settings, grpo_config
 from kernelwright.rl.training.grpo.rows import LogBatches, in_order, row_of
 from kernelwright.rl.training.options import LogOptions, Method
 from kernelwright.rl.training.plan import PlannedLog, TrainingPlan, make_plan, refuse_empty
-from kernelwright.rl.training.processes import first_before_others, only_first, place_of
+from kernelwright.rl.training.processes import first_before_others, only_in_first_process, process_rank
 from kernelwright.rl.training.report import TrainingResult, draw_curves, write_training_report
 from kernelwright.rl.training.safety.alarms import Limits, TrainingAlarm
 from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
 from kernelwright.rl.training.trl_settings import check_settings, warm_up_steps
-from kernelwright.rl.training.watching import Watch, Watching, unwatched
+from kernelwright.rl.training.watching import TrainingWatcher, Watch, ignore_step
 from kernelwright.store.connection.server import without_password
 from kernelwright.store.database import Store
 from kernelwright.tools.report import InfrastructureError
@@ -32,14 +32,18 @@ Say = Callable[[str], None]
 
 def train_from_log(
     options: LogOptions, *, show: Callable[[TrainingPlan], None], say: Say = lambda step: None,
-    watch: Watch = unwatched, dry_run: bool = False,
+    watch: Watch = ignore_step, dry_run: bool = False,
 ) -> TrainingResult | None:  # fmt: skip
     """Says what it will use (`show`), then trains; None for a dry run.
 
     Raises InputError, PolicyRefused, TrainingAlarm, StoreError; KeyboardInterrupt after a checkpoint.
     """
-    place = place_of(options.device)
-    show, say, options = only_first(place, show), only_first(place, say), options.with_(device=place.device)
+    place = process_rank(options.device)
+    show, say, options = (
+        only_in_first_process(place, show),
+        only_in_first_process(place, say),
+        options.with_(device=place.device),
+    )
     subject = open_subject(options.policy, options.adapter)
     with readable_trouble():
         with Store.open(options.db, create=False, readonly=True) as store:
@@ -67,7 +71,7 @@ def _train(
     checkpoint = newest_checkpoint(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"])
     facts = {"method": str(plan.method), "formula": plan.formula, "trained_from": without_password(options.db)}
-    watching = Watching(
+    watching = TrainingWatcher(
         subject, options.work, watch, _limits(options), max_minutes=options.max_minutes, earlier=earlier, facts=facts
     )
     silence_libraries(trainer)
@@ -90,12 +94,14 @@ def _check_settings(method: Method, given: Mapping[str, Any]) -> None:
 
 
 def _limits(options: LogOptions) -> Limits:
-    """With --force a log of an unrelated policy is trained on: its divergence is then no alarm."""
+    """Returns the limits of the alarms. With --force a log of an unrelated policy is trained on, so its divergence
+    raises no alarm.
+    """
     return options.limits.with_(kl=math.inf) if options.force else options.limits
 
 
 def finish_training(
-    trainer: Any, options: Any, subject: Subject, watching: Watching, method: Method, rows: int, begun: int,
+    trainer: Any, options: Any, subject: Subject, watching: TrainingWatcher, method: Method, rows: int, begun: int,
     plan: TrainingPlan | None,
     facts: dict[str, Any], lineage: tuple[str, ...] = (),
 ) -> TrainingResult:  # fmt: skip
@@ -197,7 +203,7 @@ def _other(options: LogOptions, subject: Subject, model: Any, material: PlannedL
 
 @contextmanager
 def record_alarm(options: Any, trainer: Any) -> Iterator[None]:
-    """What an alarm saw lies beside the checkpoints: alarm.json and the curves."""
+    """Writes the facts of an alarm beside the checkpoints: alarm.json and the curves."""
     try:
         yield
     except TrainingAlarm as alarm:
@@ -215,7 +221,9 @@ def record_alarm(options: Any, trainer: Any) -> Iterator[None]:
 
 @contextmanager
 def readable_settings() -> Iterator[None]:
-    """What a trainer says of its settings when it is made, as one line: a tracker that is not installed, say."""
+    """Turns an error of a trainer about its settings (a tracker that is not installed, for example) into an InputError
+    of one line.
+    """
     try:
         yield
     except (RuntimeError, ImportError, ValueError) as error:

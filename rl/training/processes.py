@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kernelwright.errors import InputError
 
 MAX_WAIT = timedelta(hours=2)
-"""For the slowest process's round."""
+"""Longest time that a process waits for the slowest process's round."""
 
 
 class ProcessRank(NamedTuple):
@@ -28,8 +28,9 @@ class ProcessRank(NamedTuple):
         return self.rank == 0
 
 
-def place_of(device: str) -> ProcessRank:
-    """`device` is what was asked for; each of several processes gets a GPU of its own.
+def process_rank(device: str) -> ProcessRank:
+    """Returns the rank of this process, with the GPU that it works on: `device`, or one GPU for each of several
+    processes. each of several processes gets a GPU of its own.
 
     Raises InputError where one process sees several GPUs.
     """
@@ -43,7 +44,9 @@ def place_of(device: str) -> ProcessRank:
 
 
 def refuse_several_gpus(device: str, command: str, otherwise: str = "") -> None:
-    """transformers would train on copies on all of them (DataParallel), whatever `device` says. Raises InputError."""
+    """Raises InputError where one process sees several GPUs: transformers would train copies on all of them
+    (DataParallel), whatever `device` says.
+    """
     import torch
 
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
@@ -69,8 +72,8 @@ def refuse_spread_weights() -> None:
         )
 
 
-def only_first(place: ProcessRank, function: Callable[..., Any]) -> Callable[..., Any]:
-    """What the first process alone does: printing."""
+def only_in_first_process(place: ProcessRank, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function in the first process, and one that does nothing in the others; used for printing."""
     return function if place.first else lambda *arguments, **options: None
 
 
@@ -97,10 +100,10 @@ def _waiting_room() -> Any:
     return distributed.new_group(backend="gloo", timeout=MAX_WAIT)
 
 
-def shared(place: ProcessRank, own: Callable[[], Any]) -> list[Any]:
-    """What `own` gives in each process, in their order.
+def gather_from_all(place: ProcessRank, own: Callable[[], Any]) -> list[Any]:
+    """Returns the results of `own` in all processes, in the order of their ranks.
 
-    An exception in one is raised in all, so that none waits for ever.
+    An exception in one process is raised in all of them, so that none waits for ever.
     """
     import torch.distributed as distributed
 
@@ -122,9 +125,9 @@ def shared(place: ProcessRank, own: Callable[[], Any]) -> list[Any]:
     return [share for share, _ in shares]
 
 
-def said_by_any(*flags: bool) -> tuple[bool, ...]:
-    """Each flag as it is where any process of this training has it: who stops alone leaves the others waiting for
-    ever.
+def any_process_says(*flags: bool) -> tuple[bool, ...]:
+    """Returns each flag as True where any process of this training has it set: a process that stopped alone would leave
+    the others waiting for ever.
     """
     import torch
     import torch.distributed as distributed
@@ -136,7 +139,7 @@ def said_by_any(*flags: bool) -> tuple[bool, ...]:
     return tuple(bool(flag) for flag in told)
 
 
-def part() -> None:
+def leave_process_group() -> None:
     """The processes of a training that has ended well let go of each other.
 
     NCCL warns of those that leave without a word.

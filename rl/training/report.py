@@ -35,7 +35,7 @@ SMOOTHING_FACTOR = 0.8
 
 
 class TrainingResult(Value):
-    """How a training ended."""
+    """The result of a training."""
 
     output: str
     method: Method

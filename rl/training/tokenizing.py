@@ -82,13 +82,13 @@ def _pieces() -> Any:
     )
 
 
-class Spelling(Value):
-    """How a tokenizer spells a corpus."""
+class TokenizerFigures(Value):
+    """Figures of how a tokenizer encodes a corpus."""
 
     vocabulary: int
     texts: int
     mean: float
-    """Tokens a text."""
+    """Mean number of tokens of a text."""
     median: int
     longest: int
     characters_a_token: float
@@ -98,7 +98,7 @@ class Spelling(Value):
     """Fingerprint of the tokenizer, as logs of the policy carry it."""
 
 
-def spelling(tokenizer: Any, texts: Sequence[str]) -> Spelling:
+def measure_tokenizer(tokenizer: Any, texts: Sequence[str]) -> TokenizerFigures:
     """Measures a tokenizer over `texts`. Raises ValueError where there are none."""
     from kernelwright.policies.model_identity import identity_of
 
@@ -106,7 +106,7 @@ def spelling(tokenizer: Any, texts: Sequence[str]) -> Spelling:
         raise ValueError("there are no texts to measure the tokenizer on")
     ids = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     lengths = sorted(map(len, ids))
-    return Spelling(
+    return TokenizerFigures(
         vocabulary=len(tokenizer),
         texts=len(texts),
         mean=sum(lengths) / len(lengths),
@@ -119,7 +119,7 @@ def spelling(tokenizer: Any, texts: Sequence[str]) -> Spelling:
 
 
 TEXT_ROWS = 20_000
-"""From which a tokenizer is made: more change no merge that matters."""
+"""Number of rows from which a tokenizer is trained: more rows change no merge that matters."""
 
 
 def training_texts(data: Path, rows: int = TEXT_ROWS) -> Iterator[str]:
@@ -138,10 +138,10 @@ def training_texts(data: Path, rows: int = TEXT_ROWS) -> Iterator[str]:
         raise InputError(f"{data} holds no training rows: make some with `rl data synth`")
 
 
-def make_tokenizer(data: Path, out: Path, size: int, longest: int) -> Spelling:
+def make_tokenizer(data: Path, out: Path, size: int, longest: int) -> TokenizerFigures:
     """`rl tokenizer`: writes the folder whole or not at all, and measures it over completions. Raises InputError."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is there already: choose another --out, or move it away")
+        raise InputError(f"{out} exists already: choose another --out, or move it away")
     tokenizer = train_tokenizer(training_texts(data), size, longest)
     partial = out.with_name(f".{out.name}.{os.getpid()}")
     try:
@@ -152,7 +152,7 @@ def make_tokenizer(data: Path, out: Path, size: int, longest: int) -> Spelling:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     completions = [row.completion for row in islice(read_rows(data, ("completion",)), 2000)]
-    return spelling(tokenizer, completions)
+    return measure_tokenizer(tokenizer, completions)
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:

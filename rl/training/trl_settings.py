@@ -42,7 +42,7 @@ def check_settings(kind: Any, given: Mapping[str, Any]) -> None:
 
 
 def make_config(kind: Any, own: Mapping[str, Any]) -> Any:
-    """The config. Raises InputError where it refuses a value."""
+    """Returns the config. Raises InputError where it refuses a value."""
     try:
         with warnings.catch_warnings():
             # Newer transformers call gradient_checkpointing otherwise; both names work with all that we support.

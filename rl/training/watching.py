@@ -1,4 +1,6 @@
-"""While a training runs: checkpoints marked whole, alarms, the time limit, Ctrl-C, and figures for whoever watches."""
+"""Watches a training: marks complete checkpoints, checks alarms and the time limit, handles Ctrl-C, and reports
+figures.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from transformers import TrainerCallback
 
 from kernelwright.rl.training.checkpoints import mark_whole
 from kernelwright.rl.training.grpo.drift import KL_METRIC, SAMPLE_SIZE_METRIC
-from kernelwright.rl.training.processes import said_by_any
+from kernelwright.rl.training.processes import any_process_says
 from kernelwright.rl.training.safety.alarms import Limits, check_drift, check_entropy
 from kernelwright.rl.training.subject import Subject
 
@@ -20,12 +22,12 @@ Watch = Callable[[int, int, dict[str, float]], None]
 """Step, steps in all, figures by name."""
 
 
-def unwatched(step: int, steps: int, figures: dict[str, float]) -> None:
-    """Does nothing at a step: the watch of a training that nobody follows."""
+def ignore_step(step: int, steps: int, figures: dict[str, float]) -> None:
+    """Does nothing at a step: the `Watch` of a training that reports to nobody."""
 
 
-class Watching(TrainerCallback):
-    """Watches one training, whatever the method."""
+class TrainingWatcher(TrainerCallback):
+    """Watches one training of any method."""
 
     def __init__(
         self, subject: Subject, work: Path, watch: Watch, limits: Limits, *, max_minutes: float | None,
@@ -55,11 +57,11 @@ class Watching(TrainerCallback):
         self._started = self._step_began = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Saves and stops after this step where time is up or somebody interrupted, in every process at once."""
+        """Saves and stops after this step where the time is up or the user interrupted, in every process at once."""
         spent = time.monotonic() - self._started
         if self._budget is not None and spent >= self._budget and state.global_step < state.max_steps:
             self.paused = True
-        self.interrupted, self.paused = said_by_any(self.interrupted, self.paused)
+        self.interrupted, self.paused = any_process_says(self.interrupted, self.paused)
         if self.interrupted or self.paused:
             control.should_save = control.should_training_stop = True
 

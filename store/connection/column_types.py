@@ -22,7 +22,9 @@ class EnumText(TypeDecorator[StrEnum]):
         self.kind = kind
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """The member's value as text. Raises ValueError for what is no member, which SQLModel would let through."""
+        """Returns the member's value as text. Raises ValueError for a value that is no member, which SQLModel would
+        save.
+        """
         return None if value is None else self.kind(value).value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> StrEnum | None:

@@ -43,22 +43,24 @@ class Engines:
     where: str
     """The path, or the URL without its password."""
     address: str
-    """What opens it again: the path, or the URL with its password."""
+    """The path of the database, or its URL with the password: opens the database again."""
     path: Path | None
-    """None for a server."""
+    """The path of the file; None for a server."""
     writer: Engine | None
     """None where the database was opened for reading only."""
     reader: Engine
 
     def dispose(self) -> None:
-        """Readers first: the writer is then the last to leave and empties the WAL."""
+        """Closes the readers first: the writer is then the last connection and empties the WAL."""
         self.reader.dispose()
         if self.writer is not None:
             self.writer.dispose()
 
 
 def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engines:
-    """Opens nothing yet. Raises StoreError where the file, or the folder it would be made in, is missing."""
+    """Makes engines without opening the file. Raises StoreError where the file, or the folder it would be made in, is
+    missing.
+    """
     if not path.exists() and (readonly or not create):
         raise StoreError(
             f"no database at {path}: agent solve and agent batch write one; --db names another", StoreTrouble.MISSING
@@ -76,8 +78,8 @@ def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engin
 
 
 def _reading_mode(path: Path, readonly: bool) -> str:
-    """On a read-only disk no index can be made beside the file: `immutable` reads without, which is right where
-    nobody can write.
+    """Returns the mode for reading. On a read-only disk SQLite can make no index beside the file: `immutable` reads
+    without one, which is right where no process can write.
     """
     wal = path.with_name(path.name + "-wal")
     if readonly and not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size):
@@ -110,7 +112,9 @@ def _begin_reading(dbapi_connection: PoolProxiedConnection) -> None:
 
 
 def _begin_writing(dbapi_connection: PoolProxiedConnection) -> None:
-    """IMMEDIATE: waits for the write lock here, where waiting is harmless, and not in the middle."""
+    """Begins with IMMEDIATE, which waits for the write lock here, where waiting is harmless, and not in the middle of a
+    transaction.
+    """
     driver: Any = dbapi_connection.driver_connection
     level = "FULL" if dbapi_connection.info.get(DURABLE_OPTION, True) else "NORMAL"
     if dbapi_connection.info.get(_LEVEL) != level:
@@ -135,9 +139,8 @@ def set_journal(engines: Engines, wait: float) -> None:
 
 
 def _journal(writer: Engine, wanted: str, wait: float) -> str:
-    """The mode that it is in now.
-
-    SQLite does not wait for whoever writes at that moment, so this asks again for so many seconds.
+    """Sets the journal mode and returns the mode in force. SQLite does not wait for another writer here, so this tries
+    again for `wait` seconds.
     """
     from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
@@ -153,9 +156,8 @@ def _busy(error: BaseException) -> bool:
 
 
 def refresh_statistics(engines: Engines) -> None:
-    """What SQLite plans its queries with: without it a list of 100,000 candidates takes four times as long.
-
-    Not worth an error.
+    """Refreshes the statistics by which SQLite plans its queries: without them a list of 100,000 candidates takes four
+    times as long. A failure is ignored.
     """
     if engines.path is None or engines.writer is None:
         return
@@ -168,7 +170,7 @@ def refresh_statistics(engines: Engines) -> None:
 
 
 def outside_transaction(engine: Engine, *statements: str) -> list[Any]:
-    """What SQLite will not do inside one. Gives the rows of the last."""
+    """Executes statements that SQLite does not allow inside of a transaction. Returns the rows of the last one."""
     raw = engine.raw_connection()
     try:
         cursor = raw.cursor()

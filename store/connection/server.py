@@ -19,7 +19,7 @@ from kernelwright.store.errors import StoreError, StoreTrouble
 POOL_CONNECTIONS = 8
 """Connections that stay open to a server."""
 MAX_OVERFLOW_CONNECTIONS = 32
-"""At once, of one process: a server takes 100 of all, unless it is told otherwise."""
+"""Further connections that one process may open at once: a server allows 100 in all by default."""
 CONNECT_SECONDS = 10
 """Seconds that a server may take to accept a connection; `connect_timeout` in the URL names others."""
 DRIVER_OF_SCHEME = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -27,7 +27,7 @@ DRIVER_OF_SCHEME = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+
 
 
 def address_of(where: str | Path) -> Path | URL:
-    """A path, or the URL of a server. Raises StoreError for a database in memory: nothing would be kept."""
+    """Returns a path, or the URL of a server. Raises StoreError for a database in memory: nothing would be kept."""
     text = str(where)
     if "://" not in text and text != ":memory:":
         return Path(text).expanduser()
@@ -66,7 +66,9 @@ def split_password(where: str) -> tuple[str, dict[str, str]]:
 
 
 def open_server(url: URL, readonly: bool, wait: float) -> Engines:
-    """PostgreSQL, or whatever SQLAlchemy has a driver for. `wait`: seconds for another process's lock."""
+    """Opens PostgreSQL, or another server that SQLAlchemy has a driver for. `wait`: seconds to wait for another
+    process's lock.
+    """
     postgres = url.drivername == "postgresql+psycopg"
     timeout = {"connect_timeout": CONNECT_SECONDS} if postgres and "connect_timeout" not in url.query else {}
     pool: dict[str, Any] = {"pool_size": POOL_CONNECTIONS, "max_overflow": MAX_OVERFLOW_CONNECTIONS - POOL_CONNECTIONS}

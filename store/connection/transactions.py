@@ -1,4 +1,4 @@
-"""Who may write when: one connection that writes, one thread at a time; any number that read."""
+"""Serialises writes: one connection that writes, used by one thread at a time, and any number that read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class Transactions:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """What was committed when it began; inside `together` also what this thread has written there."""
+        """Reads what was committed when the session began; inside of `one_transaction` also what this thread has
+        written there.
+        """
         with explaining_errors(self._where):
             if self._inside is not None and self._holder == get_ident():
                 with Session(self._inside, join_transaction_mode="rollback_only") as session:
@@ -59,7 +61,7 @@ class Transactions:
                 yield session
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def one_transaction(self) -> Iterator[None]:
         """Commits every write inside, by this thread, in one durable transaction."""
         with self._lock:
             if self._inside is not None:
@@ -72,8 +74,10 @@ class Transactions:
                 finally:
                     self._inside, self._holder = None, 0
 
-    def alone(self, work: Callable[[Engine], None]) -> None:
-        """What cannot run in a transaction, while no other thread writes."""
+    def run_outside_transaction(self, work: Callable[[Engine], None]) -> None:
+        """Runs `work` on the writing engine while no other thread writes, for statements that no transaction may hold
+        (VACUUM).
+        """
         with explaining_errors(self._where), self._lock:
             work(self._writer())
 

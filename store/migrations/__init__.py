@@ -26,14 +26,13 @@ _version = Table(
     Column("application", String(40), primary_key=True),
     Column("version", Integer, nullable=False),
 )
-"""Where a server keeps what SQLite keeps in the file's header."""
+"""The table in which a server keeps the version that SQLite keeps in the file's header."""
 _NAME = "kernelwright"
 
 
 def version_of(connection: Connection, where: str) -> int:
-    """0 for an empty database.
-
-    Raises StoreError for another program's, and for a newer version than this program knows.
+    """Returns the version of the schema, 0 for an empty database. Raises StoreError for another program's database, and
+    for a newer version than this program knows.
     """
     version = (
         _sqlite_version(connection, where)

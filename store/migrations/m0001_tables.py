@@ -179,8 +179,8 @@ Table(
 
 
 def apply(connection: Connection) -> None:
-    """From a copy: SQLAlchemy marks constraints of a cycle as made by ALTER once a server has seen them, and SQLite
-    would then lack them.
+    """Creates the tables from a copy of the metadata: SQLAlchemy marks the constraints of a cycle as made by ALTER once
+    a server has seen them, and SQLite would then lack them.
     """
     fresh = MetaData()
     for table in metadata.tables.values():

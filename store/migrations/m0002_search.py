@@ -53,7 +53,7 @@ def apply(connection: Connection) -> None:
 
 
 def _all(connection: Connection, statement: Any) -> Iterator[Any]:
-    """Every row, some at a time: the table may be larger than the memory."""
+    """Yields every row of a statement, read in parts: the table may be larger than the memory."""
     after = 0
     while rows := connection.execute(statement, {"after": after}).all():
         yield from rows

@@ -16,7 +16,7 @@ from kernelwright.tools.problem import Problem  # noqa: E402
 from kernelwright.tools.references.input_spec import input_spec  # noqa: E402
 from kernelwright.tools.references.shared_tensors import Buffers  # noqa: E402
 from kernelwright.tools.replaying.replayer import MAX_MAPPED_ALLOCATIONS, Replayer  # noqa: E402
-from kernelwright.tools.sandbox import Kind, Zygote  # noqa: E402
+from kernelwright.tools.sandbox import ProcessKind, Zygote  # noqa: E402
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate  # noqa: E402
 from kernelwright.tools.tracing.trace import Launch, all_steps  # noqa: E402
 
@@ -66,8 +66,8 @@ class ModelNew(nn.Module):
 def test_the_clock_reads_its_inputs_again_after_messages_that_did_not_name_them(count):
     spec = input_spec(Problem(name="sums", source=PROBLEM.replace("COUNT", str(count))))
     with (
-        Zygote(Kind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm") as tracing,
-        Zygote(Kind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm") as running,
+        Zygote(ProcessKind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm") as tracing,
+        Zygote(ProcessKind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm") as running,
         Replayer("cuda:0", running) as replayer,
     ):
         found = trace_candidate(tracing, CANDIDATE, "sm_90", [SizeRequest(spec=spec)], seconds=60)

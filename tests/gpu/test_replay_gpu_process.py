@@ -18,7 +18,7 @@ from kernelwright.tools.references.input_spec import input_spec  # noqa: E402
 from kernelwright.tools.references.shared_tensors import Buffers  # noqa: E402
 from kernelwright.tools.replaying.replayer import Replayer  # noqa: E402
 from kernelwright.tools.report import Failed, Fault  # noqa: E402
-from kernelwright.tools.sandbox import Kind, Zygote  # noqa: E402
+from kernelwright.tools.sandbox import ProcessKind, Zygote  # noqa: E402
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate  # noqa: E402
 from kernelwright.tools.tracing.trace import Launch, all_steps  # noqa: E402
 
@@ -64,8 +64,8 @@ ENDLESS = """go = tl.load(x)
 @pytest.fixture(scope="module")
 def rig() -> Any:
     with (
-        Zygote(Kind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm") as tracing,
-        Zygote(Kind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm") as running,
+        Zygote(ProcessKind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm") as tracing,
+        Zygote(ProcessKind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm") as running,
     ):
         yield tracing, Compiler(tracing), Replayer("cuda:0", running), Buffers("cuda:0")
 

@@ -20,7 +20,7 @@ from kernelwright.tools.compiling.binary import code_hash
 from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
-from kernelwright.tools.sandbox import Kind, Zygote
+from kernelwright.tools.sandbox import ProcessKind, Zygote
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate
 
 pytestmark = pytest.mark.gpu
@@ -117,7 +117,7 @@ def target() -> str:
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
-    with Zygote(Kind.COMPILE) as made:
+    with Zygote(ProcessKind.COMPILE) as made:
         yield made
 
 

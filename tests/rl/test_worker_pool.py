@@ -9,14 +9,14 @@ import sys
 import time
 from pathlib import Path
 
-from kernelwright.rl.worker_pool import pool_of
+from kernelwright.rl.worker_pool import process_pool
 from tests.agent.command_line.test_cli import ROOT
 
 ENDLESS = """
 import time
-from kernelwright.rl.worker_pool import pool_of
+from kernelwright.rl.worker_pool import process_pool
 if __name__ == "__main__":
-    with pool_of(2) as pool:
+    with process_pool(2) as pool:
         print(*pool._processes, flush=True)
         pool.submit(time.sleep, 600).result()
 """
@@ -30,7 +30,7 @@ def alive(pid: int) -> bool:
 
 
 def test_every_process_is_deaf_to_an_interrupt_from_its_first_moment():
-    with pool_of(3) as pool:
+    with process_pool(3) as pool:
         theirs = list(pool._processes)
         for pid in theirs:
             blocked = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "SigBlk" in line)
@@ -43,7 +43,7 @@ def test_every_process_is_deaf_to_an_interrupt_from_its_first_moment():
 
 def test_what_is_under_way_is_given_up_at_the_end():
     started = time.monotonic()
-    with pool_of(1) as pool:
+    with process_pool(1) as pool:
         pool.submit(time.sleep, 600)
     assert time.monotonic() - started < 60
 

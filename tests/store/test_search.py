@@ -181,7 +181,7 @@ def test_a_trajectory_that_was_forked_is_not_forgotten_before_its_fork(store):
     trajectory = store.begin(make.start())
     id = turn(store, trajectory)
     fork = store.begin(make.start(), forked_from=id)
-    with pytest.raises(StoreError, match=f"was forked: forget {fork.id} first"):
+    with pytest.raises(StoreError, match=f"was forked: delete {fork.id} first"):
         store.forget(trajectory.id)
     store.forget(fork.id)
     store.forget(trajectory.id)

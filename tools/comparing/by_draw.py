@@ -15,7 +15,7 @@ from kernelwright.tools.faults import Fault
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
 
 if TYPE_CHECKING:
-    from kernelwright.tools.references.prepared_problem import Expected
+    from kernelwright.tools.references.prepared_problem import ExpectedOutputs
 
 TF32_SHARE_OF_ERROR = 0.5
 """Of the reference's error in tf32, which counts as eager's own at each element: `measure` allows eight times that, so
@@ -43,7 +43,7 @@ MIN_RMS = 1e-300
 
 def measure_by_draw(
     mine: Tensor,
-    expected: Expected,
+    expected: ExpectedOutputs,
     number: int,
     name: str,
     tolerance: Tolerance | None = None,

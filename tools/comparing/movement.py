@@ -14,7 +14,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.tolerance import real_parts
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, expect
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, expected_outputs
 
 MAX_EXAMINED_ELEMENTS = 1 << 22
 """Elements of inputs and outputs together, above which nothing is examined on a CPU, where they are sorted."""
@@ -28,7 +28,7 @@ MAX_DRAWS = 24
 """Draws that are examined where fewer do not tell the places of equal values apart: booleans, small integers."""
 
 
-def only_moves(draws: Iterable[Expected]) -> bool | None:
+def only_moves(draws: Iterable[ExpectedOutputs]) -> bool | None:
     """Two draws or more of one problem at one size, of whatever types; as many are taken as are needed.
 
     None where there are too many elements to examine.
@@ -48,10 +48,10 @@ def only_moves(draws: Iterable[Expected]) -> bool | None:
     return True
 
 
-def draws_of(prepared: PreparedProblem, seed: int) -> Iterator[Expected]:
+def draws_of(prepared: PreparedProblem, seed: int) -> Iterator[ExpectedOutputs]:
     """Yields as many draws of a problem at one size as anybody asks for, half of them signed."""
     for number in itertools.count():
-        yield expect(prepared, Draw.SIGNED if number % 2 else Draw.OWN, seed + 7919 * number, exact=False)
+        yield expected_outputs(prepared, Draw.SIGNED if number % 2 else Draw.OWN, seed + 7919 * number, exact=False)
 
 
 class _Trail:
@@ -101,19 +101,19 @@ class _Trail:
         return int(torch.unique(self._source).numel()) == self._source.numel()
 
 
-def gives_back_inputs(expected: Expected) -> bool:
+def gives_back_inputs(expected: ExpectedOutputs) -> bool:
     """Whether every expected output holds just what an input holds, in its type: kernels that copy are right then."""
     return _holds_inputs(expected, converted=False)
 
 
-def converts_inputs(expected: Expected) -> bool:
+def converts_inputs(expected: ExpectedOutputs) -> bool:
     """Whether every expected output holds just what an input holds, some of them in another type: kernels that copy
     from one type to another are right then, and torch's conversions are the work.
     """
     return not _holds_inputs(expected, converted=False) and _holds_inputs(expected, converted=True)
 
 
-def _holds_inputs(expected: Expected, converted: bool) -> bool:
+def _holds_inputs(expected: ExpectedOutputs, converted: bool) -> bool:
     import torch
 
     given = [v.reshape(-1) for v in expected.inputs if isinstance(v, torch.Tensor)]

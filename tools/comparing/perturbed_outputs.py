@@ -11,8 +11,8 @@ from kernelwright.tools.comparing.choices.near_ties import naming_equals
 from kernelwright.tools.comparing.pieces import distance, raise_to_distance
 from kernelwright.tools.comparing.tolerance import perturb, perturb_rows, scale_towards_zero, with_other_strides
 from kernelwright.tools.problem import ProblemError
-from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, run_on
-from kernelwright.tools.references.reference import double, doubled
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
+from kernelwright.tools.references.reference import inputs_in_float64, model_in_float64
 
 PERTURBATION_ULPS, ROW_PERTURBATIONS = 16, 3
 """How far inputs are moved to see what the reference makes of it, and how often as whole rows."""
@@ -20,7 +20,7 @@ NEARBY_INPUTS = 4
 """Inputs nearby on which eager's own error is looked at where that of a draw may be small by luck."""
 
 
-def may_move(prepared: PreparedProblem, expected: Expected, number: int, *, at_size: bool) -> bool:
+def may_move(prepared: PreparedProblem, expected: ExpectedOutputs, number: int, *, at_size: bool) -> bool:
     """Whether output `number` may be off by what the reference moves by. Not on the problem's own inputs at its own
     size, where eager's error tells, and not where the reference rounds nothing and float64 agrees with it: then a jump
     lies where it lies.
@@ -37,7 +37,7 @@ def may_move(prepared: PreparedProblem, expected: Expected, number: int, *, at_s
     return at_size or expected.draw != "own" or not eager.is_floating_point()
 
 
-def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -> list[Any]:
+def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[Any]:
     """The expected outputs, off by what an honest candidate may at least be off by; `measure` takes them as
     `perturbed`.
 
@@ -76,7 +76,7 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -
     ]
 
 
-def _outputs_as_wrong_as_eager_nearby(prepared: PreparedProblem, expected: Expected) -> list[Any]:
+def _outputs_as_wrong_as_eager_nearby(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[Any]:
     """The expected outputs, off by what eager is off by on the same inputs laid out otherwise in memory, and on inputs
     nearby: where some are infinite or millions, an output may be all that is left of a sum of those, and eager right in
     it by luck. Of two millions that torch adds to each other first nothing is lost, in an order that its layout alone
@@ -98,11 +98,11 @@ def _outputs_as_wrong_as_eager_nearby(prepared: PreparedProblem, expected: Expec
 
 
 def _outputs_of_inputs_nearer_zero(
-    prepared: PreparedProblem, expected: Expected, seed: int
+    prepared: PreparedProblem, expected: ExpectedOutputs, seed: int
 ) -> tuple[list[Any], list[Any]]:
     """Float64's outputs and eager's, both on the same lessened inputs."""
     nearby = scale_towards_zero(expected.inputs, seed)
-    exact = run_on(prepared, expected, double(expected.weights), doubled(nearby))
+    exact = run_on(prepared, expected, model_in_float64(expected.weights), inputs_in_float64(nearby))
     return exact, run_on(prepared, expected, expected.weights, nearby)
 
 

@@ -101,12 +101,12 @@ class Assembler:
 
     def _warm(self) -> Zygote:
         from kernelwright.tools.report import InfrastructureError
-        from kernelwright.tools.sandbox import Kind, Zygote
+        from kernelwright.tools.sandbox import ProcessKind, Zygote
 
         if self._closed:
             raise InfrastructureError("the compiler was closed: run the command again")
         if self._zygote is None:
-            self._zygote = Zygote(Kind.COMPILE, spare=False, private_scratch=True)
+            self._zygote = Zygote(ProcessKind.COMPILE, spare=False, private_scratch=True)
         return self._zygote
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from kernelwright.tools.compiling.text.kernel_text import place as place_in_text
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
-from kernelwright.tools.sandbox.run_queue import TimeLeft
+from kernelwright.tools.sandbox.run_queue import RemainingSeconds
 from kernelwright.tools.tracing.trace import Function, Kernel, Traced
 
 WORKER_ENTRY = "kernelwright.tools.compiling.worker:serve"
@@ -166,7 +166,7 @@ class _Job:
             if seconds <= 0:
                 return done | {a: self._late(k, 0.0) for a, k in left.items()}
             with self._zygote.start(WORKER_ENTRY, self._payload(left)) as process:
-                allowed = TimeLeft(process, seconds)
+                allowed = RemainingSeconds(process, seconds)
                 self._listen(process, allowed, left, done)
                 seconds = allowed.left
         return done
@@ -182,7 +182,7 @@ class _Job:
         }
 
     def _listen(
-        self, process: Process, allowed: TimeLeft, left: Mapping[str, str], done: dict[str, CompileOutcome]
+        self, process: Process, allowed: RemainingSeconds, left: Mapping[str, str], done: dict[str, CompileOutcome]
     ) -> None:
         """Takes outcomes until the process is done.
 

@@ -30,7 +30,9 @@ ATTRIBUTES = {
 
 
 def read_devices() -> list[dict[str, Any]]:
-    """One dict a device in CUDA's order (torch's `cuda:N`); empty where there is no driver or no device."""
+    """Returns one dict for each device in CUDA's order (torch's `cuda:N`); empty where there is no driver
+    or no device.
+    """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -47,7 +47,7 @@ def _check(code: int, what: str) -> None:
 
 
 def allocate(nbytes: int) -> int:
-    """A raw device allocation of its own in the current context. Returns the address."""
+    """Makes a raw device allocation of its own in the current context. Returns the address."""
     address = ctypes.c_uint64()
     _check(_driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)), f"cuMemAlloc of {nbytes} bytes")
     return address.value
@@ -79,8 +79,8 @@ def unmap(address: int) -> None:
 
 
 class DeviceMemory:
-    """Bytes of device memory that somebody else owns, as torch.as_tensor takes them. A tensor that is made of it holds
-    it for as long as the tensor, or a view of it, is there.
+    """Device memory that another object owns, in the form that torch.as_tensor accepts. A tensor made of it holds this
+    object for as long as the tensor, or a view of it, exists.
     """
 
     def __init__(self, address: int, nbytes: int) -> None:
@@ -94,8 +94,8 @@ class DeviceMemory:
 
 
 def lend(address: int, nbytes: int) -> tuple[Any, Any]:
-    """A uint8 tensor over device memory, nothing copied, nothing owned; and what it holds for as long as it, or a view
-    of it, is there.
+    """Returns a uint8 tensor over device memory, which neither copies nor owns it, and the object that the tensor holds
+    for as long as it, or a view of it, exists.
     """
     import torch
 
@@ -104,5 +104,5 @@ def lend(address: int, nbytes: int) -> tuple[Any, Any]:
 
 
 def as_bytes(address: int, nbytes: int) -> Any:
-    """The tensor of `lend` alone."""
+    """Returns the tensor of `lend` alone."""
     return lend(address, nbytes)[0]

@@ -48,18 +48,18 @@ _FIELDS = {
     "throttle": "clocks_throttle_reasons.active",
     "busy_percent": "utilization.gpu",
 }
-"""Ours to nvidia-smi's."""
+"""Our names of sensors by nvidia-smi's."""
 
 
 _DEVICES = ("/dev/nvidiactl", "/dev/nvhost-ctrl", "/dev/dxg")
-"""One of them is there where CUDA can be (a server, a Jetson, WSL 2)."""
+"""Device files. One of them exists where CUDA can run (a server, a Jetson, WSL 2)."""
 
 
 class Gpu(Value):
     """One GPU."""
 
     index: int
-    """torch's: `cuda:N`, in CUDA's order and with CUDA_VISIBLE_DEVICES applied."""
+    """The index of torch's `cuda:N`, in CUDA's order and with CUDA_VISIBLE_DEVICES applied."""
     name: str
     uuid: str
     capability: tuple[int, int] | None = None
@@ -81,11 +81,11 @@ class Gpu(Value):
     """Published dense operations a second by format; empty where this GPU is not tabulated."""
     rates_source: str = ""
     clocks: Clocks | None = None
-    """Now."""
+    """The clocks at the time of reading."""
 
     @property
     def target(self) -> str:
-        """sm_90 ...; empty where the capability is unknown."""
+        """Returns the name of the target, such as sm_90; empty where the capability is unknown."""
         return f"sm_{self.capability[0]}{self.capability[1]}" if self.capability else ""
 
 
@@ -120,9 +120,8 @@ def read_clocks(uuid: str) -> Clocks | None:
 
 
 def read_sensors() -> dict[str, dict[str, Any]]:
-    """What every GPU of the machine says of itself now, by UUID; nothing where neither NVML nor nvidia-smi answers.
-
-    Those that CUDA_VISIBLE_DEVICES hides are among them.
+    """Reads the sensors of every GPU of the machine, by UUID; empty where neither NVML nor nvidia-smi answers. GPUs
+    that CUDA_VISIBLE_DEVICES hides are included.
     """
     return _read_nvml()[2] or _read_smi()[1]
 

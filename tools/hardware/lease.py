@@ -22,12 +22,14 @@ FILE_MODE = 0o666
 
 
 def lock_file(gpu: str) -> Path:
-    """gpu: its UUID, or a name that all processes of this machine use for it."""
+    """Returns the path of the GPU's lock file. gpu: its UUID, or a name that all processes of this machine
+    use for it.
+    """
     safe = "".join(c if c.isalnum() or c == "-" else "_" for c in gpu)
     return Path(tempfile.gettempdir(), f"kernelwright-{safe}.lock")
 
 
-def door_file(lock: Path) -> Path:
+def entrance_file(lock: Path) -> Path:
     """Held for the moment in which somebody comes in, and for as long as he who wants to be alone waits: nobody
     overtakes him.
     """
@@ -72,7 +74,7 @@ class Lease:
         """
         if self._timing is None:
             return
-        with open_until_end(door_file(timing_file(self._gpu))) as door:
+        with open_and_unlock(entrance_file(timing_file(self._gpu))) as door:
             if try_lock(door, fcntl.LOCK_EX):
                 return
         fcntl.flock(self._timing, fcntl.LOCK_UN)
@@ -84,7 +86,7 @@ class Lease:
         """
         assert self._timing is not None
         until = time.monotonic() + self._seconds
-        with open_until_end(door_file(timing_file(self._gpu))) as door:
+        with open_and_unlock(entrance_file(timing_file(self._gpu))) as door:
             _wait_for_lock(door, fcntl.LOCK_EX, until, self._gpu, self._seconds)
             _wait_for_lock(self._timing, kind, until, self._gpu, self._seconds)
 
@@ -97,7 +99,7 @@ def gpu_lease(
     begun. Raises InfrastructureError where another process keeps the GPU for longer than `seconds`.
     """
     until = time.monotonic() + seconds
-    with open_until_end(door_file(lock_file(gpu))) as door, open_until_end(lock_file(gpu)) as lock:
+    with open_and_unlock(entrance_file(lock_file(gpu))) as door, open_and_unlock(lock_file(gpu)) as lock:
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         if not (try_lock(door, fcntl.LOCK_EX) and try_lock(lock, kind)):
             waiting("waiting for the GPU: another process is measuring on it")
@@ -107,17 +109,18 @@ def gpu_lease(
         if not shared:
             yield Lease(gpu, seconds, None)
             return
-        with open_until_end(timing_file(gpu)) as timing:
+        with open_and_unlock(timing_file(gpu)) as timing:
             lease = Lease(gpu, seconds, timing)
             lease.compute(fcntl.LOCK_SH)
             yield lease
 
 
 @contextlib.contextmanager
-def open_until_end(path: Path) -> Iterator[int]:
-    """A descriptor of the file, which is made where it is not there; what it holds is freed at the end.
+def open_and_unlock(path: Path) -> Iterator[int]:
+    """Opens the file, which is made where it does not exist, and frees its locks at the end.
 
-    It is unlocked and not only closed: a child that was forked meanwhile has the descriptor too, and would keep it.
+    The file is unlocked and not only closed: a child that was forked meanwhile has the descriptor too, and would keep
+    the lock.
     """
     handle = _open(path)
     try:

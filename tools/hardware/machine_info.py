@@ -1,6 +1,5 @@
-"""What this machine is: GPUs, driver, clocks, versions, what is permitted.
-
-Read without importing torch and without touching CUDA in this process.
+"""Describes this machine: GPUs, driver, clocks, versions, permissions. It is read without importing torch and without
+touching CUDA in this process.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Layer(Value):
     name: str
     available: bool
     reason: str = ""
-    """Why it is not, empty where it is."""
+    """The reason why the layer is not available; empty where it is."""
 
 
 class OfflineTarget(Value):
@@ -103,8 +102,8 @@ class Machine(Value):
 
 
 def read_machine(scratch: Path | None = None) -> Machine:
-    """`scratch`: where candidates are built; the system's temporary folder and the home folder are looked at in any
-    case.
+    """Reads the facts about this machine. `scratch`: the folder where candidates are built; the system's temporary
+    folder and the home folder are always included.
     """
     driver = gpus.read_driver()
     return Machine(
@@ -153,7 +152,9 @@ def _target(name: str, backends: Path) -> OfflineTarget:
 
 
 def read_ncu(has_driver: bool) -> Ncu:
-    """Where ncu is, and whether the driver lets this process read counters (RmProfilingAdminOnly, CAP_SYS_ADMIN)."""
+    """Returns the path of ncu, and whether the driver lets this process read counters (RmProfilingAdminOnly,
+    CAP_SYS_ADMIN).
+    """
     path = shutil.which("ncu") or next((str(p) for place in _NCU_PLACES for p in _glob(place)), None)
     return Ncu(path=path, permitted=_counters_permitted() if has_driver else None)
 
@@ -175,7 +176,7 @@ def _is_admin() -> bool:
 
 
 def isolation_layers() -> tuple[Layer, ...]:
-    """What the sandbox can put round a candidate on this host."""
+    """Returns the isolation layers that the sandbox can use on this host."""
     from kernelwright.tools.sandbox.isolation.layers import available
 
     return tuple(Layer(name=str(name), available=ok, reason=reason) for name, ok, reason in available())
@@ -211,9 +212,8 @@ def _text(path: str) -> str:
 
 
 def evaluating_environment(device: str) -> tuple[Environment, Gpu | None]:
-    """What verdicts on `device` are made with, and its GPU (None on a CPU).
-
-    Raises InfrastructureError where that GPU is not there.
+    """Returns the versions that verdicts on `device` are made with, and its GPU (None on a CPU). Raises
+    InfrastructureError where that GPU does not exist.
     """
     from kernelwright.tools.verdict_cache import evaluator_version
 

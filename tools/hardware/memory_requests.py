@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelwright.tools.hardware.lease import POLL_SECONDS, lock_file, open_until_end, try_lock
+from kernelwright.tools.hardware.lease import POLL_SECONDS, lock_file, open_and_unlock, try_lock
 
 MAX_WAIT_SECONDS = 2.0
 """Seconds for which the others are waited for at most."""
@@ -23,7 +23,7 @@ _DIGITS = 20
 
 
 class MemoryRequest(NamedTuple):
-    """What a process asks for at this moment."""
+    """The request of a process that is alone on a GPU and needs memory of it."""
 
     needed: int
     """Bytes that are to be free."""
@@ -32,7 +32,7 @@ class MemoryRequest(NamedTuple):
 
 
 def request_file(gpu: str) -> Path:
-    """gpu: as for `lease.lock_file`."""
+    """Returns the path of the GPU's request file. gpu: as for `lease.lock_file`."""
     return lock_file(gpu).with_suffix(".memory")
 
 
@@ -41,7 +41,7 @@ def requesting_memory(gpu: str, needed: int) -> Iterator[Callable[[], int]]:
     """While the block runs, the others see that so many bytes are to be free; yields what tells how many have answered.
     For the process that has the GPU alone: a second request waits for the first.
     """
-    with open_until_end(request_file(gpu)) as handle:
+    with open_and_unlock(request_file(gpu)) as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{needed:0{_DIGITS}d}{time.monotonic_ns():0{_DIGITS}d}".encode(), 0)
@@ -49,10 +49,10 @@ def requesting_memory(gpu: str, needed: int) -> Iterator[Callable[[], int]]:
 
 
 def requested_memory(gpu: str) -> MemoryRequest | None:
-    """What a process asks for at this moment; None where none does."""
+    """Returns the request that stands at this moment; None where there is none."""
     if not request_file(gpu).exists():
         return None
-    with open_until_end(request_file(gpu)) as handle:
+    with open_and_unlock(request_file(gpu)) as handle:
         if try_lock(handle, fcntl.LOCK_SH):
             return None
         told = os.pread(handle, 2 * _DIGITS, 0)
@@ -61,7 +61,7 @@ def requested_memory(gpu: str) -> MemoryRequest | None:
 
 
 def answer_memory_request(gpu: str) -> None:
-    """This process has given what it could."""
+    """Notes that this process has freed the memory that it could."""
     handle = os.open(request_file(gpu), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.write(handle, b".")

@@ -22,7 +22,7 @@ def neighbours_of(uuid: str, sensors: Mapping[str, Mapping[str, Any]]) -> tuple[
     )
 
 
-def busiest(*readings: tuple[Neighbour, ...]) -> tuple[Neighbour, ...]:
+def busiest_readings(*readings: tuple[Neighbour, ...]) -> tuple[Neighbour, ...]:
     """Each neighbour of several readings once, as it was when it was busiest."""
     found: dict[str, Neighbour] = {}
     for one in (neighbour for reading in readings for neighbour in reading):

@@ -1,4 +1,4 @@
-"""What the targets can hold, and how full a kernel makes them.
+"""Limits of the targets, and the occupancy of a kernel on them.
 
 Sources: CUDA C++ Programming Guide 13.0, section "Compute Capabilities", tables "Technical Specifications per Compute
 Capability"; CUDA Occupancy Calculator (allocation granularity); AMD Instinct MI300 CDNA3 ISA (May 2024), sections 1 and
@@ -21,7 +21,7 @@ class Target(Value):
     backend: str
     """cuda or hip, as triton names them."""
     arch: int | str
-    """What triton's GPUTarget wants: 90, "gfx942"."""
+    """The architecture as triton's GPUTarget names it: 90, "gfx942"."""
     title: str
     """A GPU of this kind."""
     warp_size: int
@@ -43,14 +43,14 @@ class Target(Value):
     blocks: int
     threads_per_block: int = 1024
     multiprocessors: int
-    """Multiprocessors of the GPU in `title`: what code that asks for it is told."""
+    """Multiprocessors of the GPU in `title`: the number that code which asks for it is given."""
     memory: int
     """Bytes of the GPU in `title`."""
     l2: int
 
     @property
     def capability(self) -> tuple[int, int]:
-        """(9, 0) for sm_90; (9, 4) for gfx942, as torch on ROCm says."""
+        """Returns the capability: (9, 0) for sm_90; (9, 4) for gfx942, as torch on ROCm reports it."""
         return divmod(self.arch, 10) if isinstance(self.arch, int) else (9, 4)
 
     def gpu_target(self) -> Any:

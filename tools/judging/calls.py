@@ -15,10 +15,10 @@ from kernelwright.tools.judging.state import (
 )
 from kernelwright.tools.references.input_distributions import running_statistics
 from kernelwright.tools.references.prepared_problem import (
-    Expected,
+    ExpectedOutputs,
     PreparedProblem,
 )
-from kernelwright.tools.references.shared_tensors import Buffers, Shared
+from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.references.weights import match_weights
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply
@@ -33,7 +33,7 @@ class CandidateCalls:
 
     def __init__(
         self, prepared: PreparedProblem, traced: Traced, index: int, replayer: Replayer, buffers: Buffers,
-        inputs: tuple[list[Any], Sequence[Shared]] = ([], ()),
+        inputs: tuple[list[Any], Sequence[SharedTensor]] = ([], ()),
     ) -> None:  # fmt: skip
         """index: which of the traces. inputs: described, and the memory for them that there is already."""
         trace = traced.traces[index]
@@ -44,9 +44,9 @@ class CandidateCalls:
         """Whether the candidate's parameters are the reference's; None where that has none."""
         self.model = prepared.model
         """The reference whose weights the candidate has."""
-        self.weights: dict[str, tuple[str, Shared]] = {}
+        self.weights: dict[str, tuple[str, SharedTensor]] = {}
         """The candidate's name of a parameter or buffer -> the reference's name, and the memory of both sides."""
-        self._places: list[Shared] = []
+        self._places: list[SharedTensor] = []
         self._tree, self._inputs = inputs[0], list(inputs[1])
         self.is_first = True
         """Whether the next call is the first one after the module was set up."""
@@ -109,7 +109,7 @@ class CandidateCalls:
         moved = {*dict(self.prepared.model.named_parameters()), *running_statistics(self.prepared.model)}
         return any(ours in moved for ours, _ in self.weights.values())
 
-    def _shared(self, tensors: list[Any]) -> list[Shared]:
+    def _shared(self, tensors: list[Any]) -> list[SharedTensor]:
         placed = self._buffers.together([t if not overlaps(t) else t.contiguous() for t in tensors])
         for shared, tensor in zip(placed, tensors, strict=True):
             if self._buffers.device != "cpu":
@@ -124,7 +124,7 @@ class CandidateCalls:
             torch.cuda.synchronize()
 
     def call(
-        self, expected: Expected, poison: int, shuffle: int, *, launches: bool = True, watch: bool = False
+        self, expected: ExpectedOutputs, poison: int, shuffle: int, *, launches: bool = True, watch: bool = False
     ) -> tuple[list[Any], Reply]:
         """One call on one draw.
 
@@ -157,7 +157,7 @@ class CandidateCalls:
         held = {ours: shared.tensor for ours, shared in self.weights.values()}
         return [*self.outputs_in_place(expected), *changed, *map(held.get, self.prepared.reference.updated)], reply
 
-    def _fill(self, expected: Expected) -> None:
+    def _fill(self, expected: ExpectedOutputs) -> None:
         import torch
 
         tensors = [v for v in expected.inputs if isinstance(v, torch.Tensor)]
@@ -178,22 +178,22 @@ class CandidateCalls:
         return self.trace.later is not None
 
     @property
-    def inputs(self) -> list[Shared]:
+    def inputs(self) -> list[SharedTensor]:
         """The memory of the inputs that are tensors."""
         return self._inputs
 
     @property
-    def places(self) -> list[Shared]:
+    def places(self) -> list[SharedTensor]:
         """Returns the buffers that outputs are copied to."""
         return self._places
 
-    def outputs_in_place(self, expected: Expected) -> list[Any]:
+    def outputs_in_place(self, expected: ExpectedOutputs) -> list[Any]:
         """The outputs as the last call left them there; None for what is no tensor."""
         import torch
 
         places = iter(self._places)
         return [next(places).tensor if isinstance(o, torch.Tensor) else None for o in self.returned(expected)]
 
-    def returned(self, expected: Expected) -> list[Any]:
+    def returned(self, expected: ExpectedOutputs) -> list[Any]:
         """What the reference returned, without the inputs that it changed and the buffers that it updated."""
         return expected.eager[: len(expected.eager) - self.prepared.beside_outputs]

@@ -16,7 +16,7 @@ from kernelwright.tools.judging.rules import AtSize, Rules, Thoroughness, distri
 from kernelwright.tools.judging.size_checks import POISON_BYTES, POISONS, SizeChecks
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
-from kernelwright.tools.references.prepared_problem import Expected
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs
 from kernelwright.tools.references.weights import require_visible_weights
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import Cheat, Check, Failed, Failure, Fault, OwnWork, clean_text
@@ -97,7 +97,7 @@ class Examination:
         finally:
             self._evidence.checks += checks.checks
 
-    def _drawn(self, perturbed: bool) -> Expected:
+    def _drawn(self, perturbed: bool) -> ExpectedOutputs:
         """Numbers of several magnitudes at every second size, if the reference is finite on them, else its own."""
         if self._size.index % 2:
             with contextlib.suppress(ProblemError):
@@ -148,7 +148,7 @@ class Examination:
         self._checks.calls.load_weights(expected.weights)
         self._checks.check(expected, NOISE, self._shuffle(3), name="other_weights")
 
-    def _other_configurations(self, drawn: Expected, at: str = "") -> None:
+    def _other_configurations(self, drawn: ExpectedOutputs, at: str = "") -> None:
         """Every configuration of autotuned launches that the calls on own inputs at the base size have not taken, or
         every one (`at` another size). Raises Failed.
         """
@@ -164,7 +164,7 @@ class Examination:
                 raise Failed(failed.failure.with_(message=clean_text(message, 700))) from failed
         self._checks.calls.configuration = None
 
-    def _many_calls_later(self, first: Expected) -> None:
+    def _many_calls_later(self, first: ExpectedOutputs) -> None:
         """Where what is kept between calls changes at each of them, as a counter does, it is moved on as if there had
         been many more calls: the answer must still be right. Raises Failed.
         """
@@ -214,7 +214,7 @@ class Examination:
         self._judge.give_way()
         self._checks.check(expected, POISONS[number % len(POISONS)], self._shuffle(number + 3), name=f"{draw}{at}")
 
-    def _every_distribution(self, drawn: Expected, configurations: bool, at: str) -> None:
+    def _every_distribution(self, drawn: ExpectedOutputs, configurations: bool, at: str) -> None:
         """Loops over several blocks are seldom right on everything that short rows are right on. Raises Failed."""
         if configurations:
             self._other_configurations(drawn, at)

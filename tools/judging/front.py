@@ -19,7 +19,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.report import CompileResult, Failure, Fault
 from kernelwright.tools.sandbox import Zygote
-from kernelwright.tools.sizing.selection import Selection, reaching, requests
+from kernelwright.tools.sizing.selection import Selection, sizes_reaching_numbers, trace_requests
 from kernelwright.tools.tracing.client import SizeRequest, TracedCandidate, trace_candidate
 from kernelwright.tools.tracing.trace import Choice, Launch, Step, Traced
 
@@ -88,7 +88,7 @@ class Front:
             return early[0].failure is not None
 
         main = asked.targets[0] if asked.targets else self._own_target
-        sizes = requests(problem, selection, self._device, seed)
+        sizes = trace_requests(problem, selection, self._device, seed)
         with ThreadPoolExecutor(2, thread_name_prefix="compile") as beside:
 
             def compile_others(found: TracedCandidate) -> None:
@@ -200,7 +200,7 @@ class Front:
         )
         if not missing:
             return judged
-        tried = reaching(problem, source, selection, self._device)
+        tried = sizes_reaching_numbers(problem, source, selection, self._device)
         sizes = [
             SizeRequest(spec=input_spec(problem)),
             *(SizeRequest(spec=input_spec(s.problem, as_it_is=True)) for s in tried),
@@ -219,7 +219,7 @@ class Front:
 
 def _own_size(problem: Problem) -> list[SizeRequest]:
     """The problem's own size alone, as it is."""
-    return requests(problem, Selection(base=AtSize(index=0, problem=problem)), "cuda:0", 0)
+    return trace_requests(problem, Selection(base=AtSize(index=0, problem=problem)), "cuda:0", 0)
 
 
 def _own_kernels(traced: Traced) -> list[str]:

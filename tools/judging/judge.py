@@ -32,13 +32,13 @@ from kernelwright.tools.references.kept_problems import (
 from kernelwright.tools.references.prepared_problem import (
     EXACT_SECONDS,
     DoesNotFit,
-    Expected,
+    ExpectedOutputs,
     PreparedProblem,
     clear_traceback,
-    expect,
+    expected_outputs,
     out_of_memory,
     perturbed_model,
-    set_up,
+    prepare_problem,
 )
 from kernelwright.tools.references.shared_tensors import Buffers
 from kernelwright.tools.references.torch_settings import single_threaded
@@ -121,14 +121,14 @@ class Judge:
         key = key_of(problem, seed)
         if (known := self._kept.find(key)) is not None:
             return known
-        made = set_up(problem, self.device, seed >> 16, like=like)
+        made = prepare_problem(problem, self.device, seed >> 16, like=like)
         self._kept.keep(key, made)
         return made
 
     def expected(
         self, problem: Problem, seed: int, draw: Draw, number: int, *, perturbed: bool = False,
         numbers: tuple[float, ...] = (),
-    ) -> Expected:  # fmt: skip
+    ) -> ExpectedOutputs:  # fmt: skip
         """A draw of the problem and what should come of it: the same for every candidate of one seed.
 
         numbers: of the draw `named`.
@@ -140,15 +140,17 @@ class Judge:
         seconds = prepared.exact_seconds
         model = self._perturbed_outputs(problem, prepared, seed) if perturbed else None
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
-        made = expect(prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact, numbers=numbers)
+        made = expected_outputs(
+            prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact, numbers=numbers
+        )
         self._kept.keep_draw(key, made)
         return made
 
-    def draw_with_equal_edges(self, problem: Problem, seed: int, first: Expected) -> Expected:
+    def draw_with_equal_edges(self, problem: Problem, seed: int, first: ExpectedOutputs) -> ExpectedOutputs:
         """Another draw whose first and last rows and columns are those of `first`: a fingerprint of a few elements
         does not tell them apart.
         """
-        return expect(self.prepared(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs)
+        return expected_outputs(self.prepared(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs)
 
     def kept_bytes(self) -> int:
         """Bytes of the models, draws and expected outputs that are kept on a CPU for the next candidate."""

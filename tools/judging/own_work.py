@@ -117,7 +117,7 @@ def with_first_configurations(steps: Iterable[Step]) -> Iterable[Step]:
 
 def kind_of(step: Operator) -> str:
     """`compute`, `layout` or `read`, by the operator's name and by the type that it converts to."""
-    from kernelwright.tools.references.operators import HOST_READS, moves
+    from kernelwright.tools.references.operators import HOST_READS, only_moves_data
 
     namespace, _, rest = step.op.partition(".")
     name = rest.partition(".")[0]
@@ -128,7 +128,7 @@ def kind_of(step: Operator) -> str:
         return "read"
     if name == "_to_copy" and not _floating(step.kwargs.get("dtype")):
         return "compute"
-    return "layout" if moves(func) else "compute"
+    return "layout" if only_moves_data(func) else "compute"
 
 
 def _floating(dtype: Any) -> bool:

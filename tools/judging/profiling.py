@@ -19,12 +19,12 @@ from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.kept_problems import GpuMemory, nbytes_of
-from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem
 from kernelwright.tools.references.reference import BuffersAsTheyWere
-from kernelwright.tools.references.shared_tensors import Buffers, Shared
+from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.report import KernelResources, LaunchTime, OwnWork, ProfileResult
 from kernelwright.tools.timing.clock import Clock
-from kernelwright.tools.timing.measurement import Alternatives, Measurement, StepTime
+from kernelwright.tools.timing.measurement import Measurement, RankedConfigurations, StepTime
 from kernelwright.tools.timing.measuring import InputSet
 from kernelwright.tools.timing.precision import candidate_precision, reference_precision
 from kernelwright.tools.timing.reference_clock import ReferenceClock
@@ -52,7 +52,7 @@ class TimedProblem:
 
     clock: ReferenceClock
     sets: list[InputSet]
-    expected: list[Expected]
+    expected: list[ExpectedOutputs]
     buffers: Buffers
     nbytes: int
     """Bytes of inputs and expected outputs, those in float64 among them."""
@@ -165,7 +165,7 @@ class Profiler:
         if not any(isinstance(step, Choice) for step in steps):
             return {}
         with alone():
-            ranked: tuple[Alternatives, ...] = self.clock.choose(judge.replayer, timed.sets[0])
+            ranked: tuple[RankedConfigurations, ...] = self.clock.choose(judge.replayer, timed.sets[0])
         return {one.number: one.ranked[0] for one in ranked if one.ranked}
 
     def reference(self, judge: Judge, problem: Problem, prepared: PreparedProblem, seed: int) -> TimedProblem:
@@ -240,13 +240,13 @@ def _with_the_device_idle(
     return entered
 
 
-def _input_set(buffers: Buffers, expected: Expected, arguments: Callable[[list[Any]], list[Any]]) -> InputSet:
+def _input_set(buffers: Buffers, expected: ExpectedOutputs, arguments: Callable[[list[Any]], list[Any]]) -> InputSet:
     """arguments: nests the inputs as forward takes them."""
     import torch
 
     from kernelwright.tools import wire
 
-    shared: list[Shared] = []
+    shared: list[SharedTensor] = []
 
     def place(tensor: Any) -> dict[str, Any]:
         made = buffers.together([tensor])[0]

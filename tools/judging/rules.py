@@ -11,7 +11,7 @@ from kernelwright.tools.compiling.text.named_numbers import named_numbers
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.input_distributions import Draw, pairs
+from kernelwright.tools.references.input_distributions import Draw, pairs_of_tensors
 from kernelwright.tools.report import CorrectnessResult, Failed, Failure, Fault, SizeOutcome, Tried, Value
 from kernelwright.tools.tracing.trace import Trace, Traced
 
@@ -84,7 +84,7 @@ def distributions_for(traced: Traced, trace: Trace, inputs: list[Any]) -> list[t
     """
     numbers = named_numbers(traced, trace)
     asked = {
-        Draw.MEETING: bool(pairs(inputs)),
+        Draw.MEETING: bool(pairs_of_tensors(inputs)),
         Draw.NAN: any(treats_nan(f.text) for f in traced.functions.values()),
         Draw.NAMED: bool(numbers),
     }

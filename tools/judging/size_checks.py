@@ -25,13 +25,13 @@ from kernelwright.tools.judging.state import (
 )
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
 from kernelwright.tools.references.prepared_problem import (
-    Expected,
+    ExpectedOutputs,
     PreparedProblem,
-    names_an_equal,
+    names_equal_values,
     run_on,
     tensors_of_run,
 )
-from kernelwright.tools.references.shared_tensors import Buffers, Shared
+from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply, Watched
 from kernelwright.tools.report import Check, Failed, Failure, Fault, clean_text
@@ -51,7 +51,7 @@ class SizeChecks:
 
     def __init__(
         self, prepared: PreparedProblem, traced: Traced, index: int, replayer: Replayer, buffers: Buffers,
-        tolerances: list[Any], inputs: tuple[list[Any], Sequence[Shared]] = ([], ()),
+        tolerances: list[Any], inputs: tuple[list[Any], Sequence[SharedTensor]] = ([], ()),
     ) -> None:  # fmt: skip
         """index: which of the traces. tolerances: eager's own error by output, where float64 is; filled here. inputs:
         described, and the memory for them that there is already.
@@ -62,9 +62,9 @@ class SizeChecks:
         self._tolerances = tolerances
         self._on_gpu = buffers.device != "cpu"
         self.watched: Watched | None = None
-        self.watched_draw: Expected | None = None
+        self.watched_draw: ExpectedOutputs | None = None
 
-    def follows_weights(self, expected: Expected, shuffle: int) -> bool:
+    def follows_weights(self, expected: ExpectedOutputs, shuffle: int) -> bool:
         """Whether a later call is right on new weights without a first call on them."""
         before = self.calls.model
         if self.calls.is_first:
@@ -80,7 +80,9 @@ class SizeChecks:
             self.calls.put_weights(before)
         return True
 
-    def check(self, expected: Expected, poison: int, shuffle: int, name: str = "", *, watch: bool = False) -> list[Any]:
+    def check(
+        self, expected: ExpectedOutputs, poison: int, shuffle: int, name: str = "", *, watch: bool = False
+    ) -> list[Any]:
         """One call, everything looked at.
 
         watch: what torch did beside the kernels is in `watched` afterwards. Raises Failed.
@@ -99,7 +101,9 @@ class SizeChecks:
                 raise Failed(self._diagnosed(failed.failure, reply, expected, shuffle)) from failed
         return got
 
-    def _follows_another_choice(self, got: list[Any], expected: Expected, name: str, noted: tuple[int, int]) -> bool:
+    def _follows_another_choice(
+        self, got: list[Any], expected: ExpectedOutputs, name: str, noted: tuple[int, int]
+    ) -> bool:
         """Whether all is right where the reference chooses otherwise among equals. noted: checks, tolerances before."""
         was = self.checks, list(self._tolerances)
         for other in expected_of_other_choices(self.prepared, expected):
@@ -110,7 +114,7 @@ class SizeChecks:
         self.checks, self._tolerances[:] = was
         return False
 
-    def check_side_effects(self, reply: Reply, expected: Expected) -> None:
+    def check_side_effects(self, reply: Reply, expected: ExpectedOutputs) -> None:
         """Writes outside of tensors; inputs and weights that are not as they were. Raises Failed."""
         import torch
 
@@ -127,7 +131,7 @@ class SizeChecks:
         if failure := changed_weight(self.calls.model, self.prepared.reference.changing or (), self.calls.weights):
             raise Failed(failure)
 
-    def compare(self, got: list[Any], expected: Expected, name: str) -> None:
+    def compare(self, got: list[Any], expected: ExpectedOutputs, name: str) -> None:
         """Every output, and every buffer that the reference updates, against what should have come.
 
         Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed.
@@ -146,7 +150,7 @@ class SizeChecks:
             told = f"{name}, buffer" if number in buffers else name
             carried = self._tolerances[number] if number < len(self._tolerances) else None
             measured = measure_by_draw(mine, expected, number, told, carried, moves, tf32_errors)
-            if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_an_equal(
+            if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_equal_values(
                 self.prepared, expected, number, mine
             ):
                 measured = ComparedOutput(check=measured.check.with_(passed=True, note="an index among near equals"))
@@ -156,7 +160,7 @@ class SizeChecks:
             if failure := failure_of(measured):
                 raise Failed(in_buffer(failure, buffers[number]) if number in buffers else failure)
 
-    def _how_far_off(self, expected: Expected) -> tuple[Callable[[], list[Any]], Callable[[], list[Any] | None]]:
+    def _how_far_off(self, expected: ExpectedOutputs) -> tuple[Callable[[], list[Any]], Callable[[], list[Any] | None]]:
         """Two functions that each give one number an element, worked out when first asked for: the outputs off by what
         the reference moves by, and by how much they are off in tf32.
         """
@@ -171,7 +175,7 @@ class SizeChecks:
 
         return moved, cache(lambda: with_host_memory(in_tf32, idle, needed))
 
-    def _diagnosed(self, failure: Failure, reply: Reply, expected: Expected, shuffle: int) -> Failure:
+    def _diagnosed(self, failure: Failure, reply: Reply, expected: ExpectedOutputs, shuffle: int) -> Failure:
         """Why an answer is wrong: kernels that read beyond their tensors, or programs whose order decides."""
         if failure.fault not in NUMERIC_FAULTS:
             return failure
@@ -187,18 +191,18 @@ class SizeChecks:
         told = "wrong in one order of the programs, right in another (a race, or memory that nothing wrote)"
         return failure.with_(fault=Fault.NONDETERMINISM, message=f"{told}: {failure.message}")
 
-    def _right_in_another_order(self, expected: Expected, shuffle: int) -> bool:
+    def _right_in_another_order(self, expected: ExpectedOutputs, shuffle: int) -> bool:
         try:
             got, _ = self.calls.call(expected, POISON_BYTES[0], shuffle)
         except Failed:
             return False
         return self._right(got, expected)
 
-    def _right(self, got: list[Any], expected: Expected) -> bool:
+    def _right(self, got: list[Any], expected: ExpectedOutputs) -> bool:
         pairs = zip(got, expected.eager, expected.exact or [None] * len(got), strict=True)
         return all(g is None or is_right(g, e, x) for g, e, x in pairs)
 
-    def check_again(self, expected: Expected, outputs: list[Any], shuffle: int, watch: bool = False) -> bool:
+    def check_again(self, expected: ExpectedOutputs, outputs: list[Any], shuffle: int, watch: bool = False) -> bool:
         """The same inputs, other poison, programs in another order: both must be right.
 
         watch: as in `check`. Gives whether they agree bit for bit. Raises Failed.
@@ -216,7 +220,7 @@ class SizeChecks:
             )) from failed  # fmt: skip
         return all(was is None or was.is_in(now) for was, now in zip(kept, second, strict=True))
 
-    def right_without_launches(self, expected: Expected, shuffle: int) -> bool:
+    def right_without_launches(self, expected: ExpectedOutputs, shuffle: int) -> bool:
         """Whether the answer is there when no kernel of the candidate's runs: another model of the same trace, so
         static buffers hold no earlier answer. Memory that nothing wrote reads as True in a boolean output, which may be
         right everywhere; there it must be right as False, too.
@@ -228,7 +232,7 @@ class SizeChecks:
             poisons.append(0)
         return all(self._right_without_launches(expected, shuffle, poison) for poison in poisons)
 
-    def _right_without_launches(self, expected: Expected, shuffle: int, poison: int) -> bool:
+    def _right_without_launches(self, expected: ExpectedOutputs, shuffle: int, poison: int) -> bool:
         try:
             self.calls.set_up()
             got, reply = self.calls.call(expected, poison, shuffle, launches=False)

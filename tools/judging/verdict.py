@@ -29,7 +29,7 @@ from kernelwright.tools.report import (
     SizeOutcome,
     Tried,
 )
-from kernelwright.tools.sizing.long_sizes import longest
+from kernelwright.tools.sizing.long_sizes import draw_long_size
 from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Verdict:
         try:
             thorough = self._thorough_size(others)
             interpreted = self._candidate.traced.traces if self._judge.device == "cpu" else ()
-            self._long = longest([s for s in others if s is not thorough], base, interpreted)
+            self._long = draw_long_size([s for s in others if s is not thorough], base, interpreted)
             if thorough is None:
                 self._base_size(base, ALL)
                 for size in others:

@@ -1,5 +1,5 @@
-"""What a kernel's parameters are, from what its text does with them: pointers, where addresses are built from them;
-whole numbers, where they count elements.
+"""Infers the types of a kernel's parameters from its text: a pointer where addresses are built from it, an integer
+where it counts elements.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ModuleFunction:
 
     @cached_property
     def constants(self) -> set[str]:
-        """Parameters under `constexpr`."""
+        """Returns the parameters that are annotated as `constexpr`."""
         return {n for n, a in self.parameters.items() if a.annotation and "constexpr" in ast.unparse(a.annotation)}
 
     @cached_property
@@ -126,7 +126,7 @@ class ModuleFunction:
         return next(iter(call.args or named), None)
 
     def _typed(self) -> set[str]:
-        """Parameters that are asked what they point to."""
+        """Returns the parameters whose element type the text asks for."""
         asked = [n.value for n in ast.walk(self._node) if isinstance(n, ast.Attribute) and n.attr == "element_ty"]
         owners = [n.value if isinstance(n, ast.Attribute) else n for n in asked]
         return {n.id for n in owners if isinstance(n, ast.Name)}

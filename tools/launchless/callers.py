@@ -22,14 +22,14 @@ def {name}({parameters}):
 """
 
 
-def caller(function: str, number: int) -> str:
+def caller_name(function: str, number: int) -> str:
     """The name of the kernel that calls it the `number`th way."""
     return f"assumed_call_{number}_of_{function}"
 
 
 def with_caller(module: Module, function: str, number: int, way: AssumedSignature) -> str:
     """The text that is put after the module's."""
-    name = caller(function, number)
+    name = caller_name(function, number)
     names = parameters(module.functions[function])
     given = [f"{n}: {name}_tl.constexpr" if n in way.constants else n for n in names]
     passed = [f"{n}={name}_tl.load({n} + {name}_at)" if n in way.loaded else f"{n}={n}" for n in names]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernelwright.tools.launchless.addresses import ModuleFunction
-from kernelwright.tools.launchless.module_functions import Module, gives_back
+from kernelwright.tools.launchless.module_functions import Module, returns_value
 from kernelwright.tools.report import Value
 
 _FLAG = re.compile(
@@ -26,46 +26,51 @@ _SCALAR = re.compile(f"{_FRACTION.pattern}|{_WHOLE.pattern}|pid|offset".replace(
 _SMALL = {"num_warps": 4, "num_stages": 2, "stages": 2, "group": 8, "split": 2, "vec": 4, "unroll": 2}
 
 
-class Style(Value):
-    """How the open choices are made."""
+class SignatureGuess(Value):
+    """One combination of the choices that a kernel's text leaves open."""
 
     block: tuple[int, ...] = ()
-    """What a function that gives something back is given blocks of; nothing here for a kernel."""
+    """Shape of the blocks that a function which returns a value is called with; empty for a kernel."""
 
     flags: bool = True
     small: bool = False
     element: str = "fp32"
     index: str = "i32"
     chosen: int = 0
-    """Which of the constants that a parameter is compared with."""
+    """Index of the chosen value among the constants that a parameter is compared with."""
 
 
-CALLS = (Style(block=(128,)), Style(block=(32, 32), flags=False, chosen=1), Style(), Style(block=(128,), element="i32"))
+FUNCTION_GUESSES = (
+    SignatureGuess(block=(128,)),
+    SignatureGuess(block=(32, 32), flags=False, chosen=1),
+    SignatureGuess(),
+    SignatureGuess(block=(128,), element="i32"),
+)
 """Ways to call functions that give something back."""
-STYLES = (
-    Style(),
-    Style(flags=False, chosen=1),
-    Style(small=True, element="fp16", index="i64"),
-    Style(small=True, flags=False, chosen=2),
-    Style(element="i32"),
+KERNEL_GUESSES = (
+    SignatureGuess(),
+    SignatureGuess(flags=False, chosen=1),
+    SignatureGuess(small=True, element="fp16", index="i64"),
+    SignatureGuess(small=True, flags=False, chosen=2),
+    SignatureGuess(element="i32"),
 )
 
 
 class AssumedSignature(Value):
-    """One way to call a kernel. JSON all through."""
+    """One assumed signature of a kernel, whose fields are JSON values."""
 
     types: dict[str, str] = {}
     """`*fp32`, `i32`, `fp32` by parameter."""
     constants: dict[str, Any] = {}
     """Constexprs; a type of Triton's stands as {"dtype": "float32"}."""
     tuned: bool = True
-    """What the first config of an autotune gives goes before `constants`."""
+    """Whether the values of an autotune's first config override `constants`."""
     block: tuple[int, ...] = ()
     loaded: tuple[str, ...] = ()
     """Parameters that are given such a block, loaded from where `types` points."""
 
-    def said(self, kernel: str) -> str:
-        """`add(x_ptr: *fp32, n: i32, BLOCK=256)`; `silu(x: fp32[128])`."""
+    def describe(self, kernel: str) -> str:
+        """Formats the signature: `add(x_ptr: *fp32, n: i32, BLOCK=256)`; `silu(x: fp32[128])`."""
         told = [f"{n}: {f'{t[1:]}{list(self.block)}' if n in self.loaded else t}" for n, t in self.types.items()]
         told += [f"{n}={v['dtype'] if isinstance(v, dict) else repr(v)}" for n, v in self.constants.items()]
         return f"{kernel}({', '.join(told)})"
@@ -78,11 +83,14 @@ def assume_signatures(module: Module, kernel: str) -> tuple[AssumedSignature, ..
     function, node = ModuleFunction(module, kernel), module.functions[kernel]
     if function.described or function.parameters.keys() & _called_names(node):
         return ()
-    made = [_assume_signature(node, function, style) for style in (CALLS if gives_back(node) else STYLES)]
+    made = [
+        _assume_signature(node, function, style)
+        for style in (FUNCTION_GUESSES if returns_value(node) else KERNEL_GUESSES)
+    ]
     return tuple(a for i, a in enumerate(made) if a not in made[:i])
 
 
-def _assume_signature(node: ast.FunctionDef, function: ModuleFunction, style: Style) -> AssumedSignature:
+def _assume_signature(node: ast.FunctionDef, function: ModuleFunction, style: SignatureGuess) -> AssumedSignature:
     defaults = _defaults(node)
     uses = _Uses(node)
     types: dict[str, str] = {}
@@ -95,14 +103,14 @@ def _assume_signature(node: ast.FunctionDef, function: ModuleFunction, style: St
             constants[name] = None
         else:
             types[name] = _type(name, function, defaults, style)
-    loaded = [n for n in types if n not in function.pointers and not _SCALAR.search(n)] if gives_back(node) else []
+    loaded = [n for n in types if n not in function.pointers and not _SCALAR.search(n)] if returns_value(node) else []
     types |= {n: "*" + ("i32" if n in function.integers else style.element) for n in loaded}
     return AssumedSignature(
         types=types, constants=constants, tuned=not style.small, block=style.block, loaded=tuple(loaded)
     )
 
 
-def _type(name: str, function: ModuleFunction, defaults: dict[str, Any], style: Style) -> str:
+def _type(name: str, function: ModuleFunction, defaults: dict[str, Any], style: SignatureGuess) -> str:
     if name in function.pointers:
         return "*" + (style.index if f"*{name}" in function.integers else style.element)
     if name in function.integers:
@@ -115,7 +123,7 @@ def _type(name: str, function: ModuleFunction, defaults: dict[str, Any], style: 
     return "i32"
 
 
-def _constant(name: str, uses: _Uses, defaults: dict[str, Any], style: Style, sizes: dict[str, int]) -> Any:
+def _constant(name: str, uses: _Uses, defaults: dict[str, Any], style: SignatureGuess, sizes: dict[str, int]) -> Any:
     kind = uses.kind(name)
     if name in defaults and (style.flags or kind != "flag"):
         return defaults[name]
@@ -133,14 +141,14 @@ def _constant(name: str, uses: _Uses, defaults: dict[str, Any], style: Style, si
     return sizes.get(name, 64)
 
 
-def _sizes(names: list[str], style: Style) -> dict[str, int]:
+def _sizes(names: list[str], style: SignatureGuess) -> dict[str, int]:
     """Different ones as far as they go: with equal ones a kernel that mixes its axes up would compile."""
     order = (16, 32, 64, 128) if style.small else (64, 32, 16, 128) if len(names) > 1 else (256,)
     return {name: order[i % len(order)] for i, name in enumerate(names)}
 
 
 class _Uses:
-    """What a kernel does with its constexprs."""
+    """The uses of a kernel's constexprs in its text."""
 
     def __init__(self, node: ast.FunctionDef) -> None:
         self.compared: dict[str, list[Any]] = {}

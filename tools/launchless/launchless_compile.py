@@ -11,10 +11,10 @@ from typing import Any
 
 from kernelwright.tools.compiling.compiler import FP_FUSION
 from kernelwright.tools.hardware.targets import parse_target
-from kernelwright.tools.launchless.callers import caller, with_caller
+from kernelwright.tools.launchless.callers import caller_name, with_caller
 from kernelwright.tools.launchless.candidate_signatures import AssumedSignature, assume_signatures
-from kernelwright.tools.launchless.module_functions import Module, gives_back, read_module
-from kernelwright.tools.launchless.undefined_names import undefined
+from kernelwright.tools.launchless.module_functions import Module, read_module, returns_value
+from kernelwright.tools.launchless.undefined_names import first_undefined_name
 from kernelwright.tools.report import Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, ProcessDied, ProcessTimedOut, Zygote
 
@@ -24,20 +24,19 @@ MAX_MESSAGES = 5_000
 
 
 class LaunchlessCompilation(Value):
-    """What is known of one text."""
+    """The result for one text."""
 
     compiled: dict[str, bool] = {}
-    """By target.
-
-    True: every kernel compiles with an assumed signature. False: one cannot compile with any. Else absent.
+    """For each target, True where every kernel compiles with an assumed signature, and False where one of them cannot
+    compile with any. Other targets are absent.
     """
     assumed: str = ""
     """The signatures that compiled, or "any signature" and why none can."""
     errors: tuple[str, ...] = ()
-    """Why a target is absent: the likeliest signature's error. Data."""
+    """For each absent target, the compiler's error with the likeliest signature."""
 
 
-def compile_bare(
+def compile_launchless(
     zygote: Zygote, source: str, targets: Sequence[str], *, seconds: float = 60.0
 ) -> LaunchlessCompilation:
     """`seconds` bounds all of it.
@@ -76,10 +75,10 @@ def _conclude(
     errors: tuple[str, ...],
 ) -> LaunchlessCompilation:
     compiled = {t for t in names if ways and all(found.get((t, kernel)) is not None for kernel in ways)}
-    if not compiled and (lost := next((n for kernel in ways if (n := undefined(module, kernel))), "")):
+    if not compiled and (lost := next((n for kernel in ways if (n := first_undefined_name(module, kernel))), "")):
         return _compiles_nowhere(names, f"{clean_text(lost, 120)} is not defined")
     said = {
-        ways[kernel][index].said(kernel)
+        ways[kernel][index].describe(kernel)
         for (target, kernel), index in sorted(found.items())
         if target in compiled and index is not None
     }
@@ -91,13 +90,13 @@ def _conclude(
 def _compile_in_process(
     zygote: Zygote, module: Module, names: list[str], ways: SignaturesByKernel, seconds: float
 ) -> tuple[FirstSignatureThatCompiles, tuple[str, ...]]:
-    """What the process says until it is done, dead or late."""
+    """Collects the process's messages until it is done, dead or late."""
     text, kernels = module.text, {}
     for kernel, all_ in ways.items():
         kernels[kernel] = [a.model_dump(mode="json") | {"kernel": kernel} for a in all_]
-        if gives_back(module.functions[kernel]):
+        if returns_value(module.functions[kernel]):
             text += "".join(with_caller(module, kernel, i, way) for i, way in enumerate(all_))
-            kernels[kernel] = [told | {"kernel": caller(kernel, i)} for i, told in enumerate(kernels[kernel])]
+            kernels[kernel] = [told | {"kernel": caller_name(kernel, i)} for i, told in enumerate(kernels[kernel])]
     payload = {"source": text, "targets": names, "fp_fusion": FP_FUSION, "kernels": kernels}
     found: FirstSignatureThatCompiles = {}
     errors: list[str] = []
@@ -120,7 +119,7 @@ def _compile_in_process(
 def _record_result(
     told: Any, names: list[str], ways: SignaturesByKernel, found: FirstSignatureThatCompiles, errors: list[str]
 ) -> None:
-    """Raises KeyError, TypeError or ValueError for what was not asked."""
+    """Records one result. Raises KeyError, TypeError or ValueError for a result that was not asked for."""
     key = (str(told["target"]), str(told["kernel"]))
     index = told["assumed"]
     if key[0] not in names or key in found or not (index is None or 0 <= int(index) < len(ways[key[1]])):

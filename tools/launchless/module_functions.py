@@ -11,7 +11,7 @@ from kernelwright.tools.source import kernels
 
 TRITON, LANGUAGE = "triton", "triton.language"
 IMPORTS = {"triton": "import triton\n", "tl": "import triton.language as tl\n"}
-"""What a kernel that is quoted without its imports means by these names."""
+"""The modules that these names mean in a kernel that is quoted without its imports."""
 Arguments = dict[str, ast.expr]
 
 
@@ -42,7 +42,7 @@ class Module:
                 yield node.func.id, given | {k.arg: k.value for k in node.keywords if k.arg}
 
     def aliases(self) -> dict[str, str]:
-        """What the module calls triton and triton.language, by its name for them."""
+        """Returns the names under which the module imports triton and triton.language."""
         found: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -89,7 +89,7 @@ def bound_names(tree: ast.AST) -> set[str]:
     return found
 
 
-def gives_back(function: ast.FunctionDef) -> bool:
+def returns_value(function: ast.FunctionDef) -> bool:
     """Whether it returns a value: no kernel does."""
     returns = [n for n in ast.walk(function) if isinstance(n, ast.Return)]
     return any(

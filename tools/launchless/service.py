@@ -23,8 +23,9 @@ _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
-    """payload: source, targets, fp_fusion, kernels: name -> ways (tools.bare.assuming.Assumed as JSON, and
-    `kernel`: what is compiled), the likeliest first.
+    """Compiles kernels in a walled process. payload: source, targets, fp_fusion, and kernels: for each name its assumed
+    signatures (`candidate_signatures.AssumedSignature` as JSON, with the text to compile as `kernel`), the likeliest
+    first.
     """
     os.environ["TRITON_DEFAULT_FP_FUSION"] = str(payload["fp_fusion"])
     tempfile.tempdir = str(Path.cwd())

@@ -1,4 +1,6 @@
-"""Names that a kernel surely uses and nobody defines: what fails whatever the kernel is called with."""
+"""Finds names that a kernel uses on every path and that nothing defines: such a kernel fails whatever its arguments
+are.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from kernelwright.tools.launchless.module_functions import LANGUAGE, TRITON, Mod
 BUILTINS = frozenset(dir(builtins))
 
 
-def undefined(module: Module, kernel: str) -> str:
+def first_undefined_name(module: Module, kernel: str) -> str:
     """The first such name in the kernel or a function of the module that it surely calls; "" where there is none.
 
     Under a condition nothing is sure: a launch may have left that branch out.
@@ -42,7 +44,7 @@ def undefined(module: Module, kernel: str) -> str:
 
 
 def _top_names(tree: ast.Module) -> set[str]:
-    """What a module binds outside of its functions, and what they declare global."""
+    """Returns the names that a module binds at its top level, and those that its functions declare global."""
     found = {name for n in ast.walk(tree) if isinstance(n, ast.Global) for name in n.names}
     todo: list[ast.AST] = list(tree.body)
     while todo:
@@ -66,7 +68,7 @@ def _nodes_of_every_call(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _unconditional_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Itself and what is inside, without the branches of conditions and the annotations."""
+    """Yields a node and its children, without the branches of conditions and the annotations."""
     yield node
     if isinstance(node, ast.If | ast.IfExp | ast.While):
         yield from _unconditional_nodes(node.test)

@@ -1,1 +1,3 @@
-"""What a problem cannot tell from right, measured once and kept by its hash (docs/explanation/trust.md)."""
+"""Manifests: the wrong answers that a problem cannot tell from right ones, measured once and stored by the problem's
+hash (docs/explanation/trust.md).
+"""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernelwright.tools.comparing.comparison import measure
-from kernelwright.tools.manifests.manifest import KB_FP32, KB_HALF, Manifest, Passing
-from kernelwright.tools.manifests.wrong_answers import Answer, Trial, answers, make_trial
+from kernelwright.tools.manifests.manifest import KB_TOLERANCE_FP32, KB_TOLERANCE_HALF, Manifest, Passing
+from kernelwright.tools.manifests.wrong_answers import Trial, WrongAnswer, make_trial, wrong_answers
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw, perturb_weights
 from kernelwright.tools.references.reference import Reference
-from kernelwright.tools.timing.roofline import Structure, Work, count, structure_of
+from kernelwright.tools.timing.roofline import Structure, Work, count_work, structure_of
 
 MEASURING_SEED = 20_251
 OTHER_DRAWS = (Draw.SIGNED, Draw.WIDE, Draw.LARGE, Draw.CONSTANT_ROWS, Draw.SPECIAL)
@@ -83,16 +83,16 @@ def _is_random(trial: Trial) -> bool:
 
 
 def _work(problem: Problem, reference: Reference) -> Work | None:
-    """At full sizes; its structure from the shapes at hand, where they are small enough to be run some dozens of
-    times.
+    """Returns the work at full sizes; its structure is measured at the given shapes where they are small enough to be
+    run some dozens of times.
     """
     try:
-        whole = count(problem)
-        here = whole if reference.problem.hash == problem.hash else count(reference.problem)
+        whole = count_work(problem)
+        here = whole if reference.problem.hash == problem.hash else count_work(reference.problem)
         most_bytes, most_operations = STRUCTURE_COST[reference.device.split(":")[0]]
         if (here.bytes or 0) > most_bytes or (here.operations or 0) > most_operations:
             return whole
-        return count(problem, _structure(reference))
+        return count_work(problem, _structure(reference))
     except (ProblemError, RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
 
@@ -105,15 +105,15 @@ def _structure(reference: Reference) -> Structure | None:
 
 
 def _measure_passing(reference: Reference, model: Any, first: Trial) -> tuple[dict[str, Passing], int]:
-    """Which wrong answers pass where, and how many were tried."""
-    every = dict(answers(first, lambda: reference.model(MEASURING_SEED + 99)))
+    """Returns the wrong answers that pass, with the rules that they pass, and the number that was tried."""
+    every = dict(wrong_answers(first, lambda: reference.model(MEASURING_SEED + 99)))
     trial = make_trial(reference, model, MEASURING_SEED + 2)
     found: dict[str, Passing] = {}
     for name, answer in every.items():
         outputs = answer(trial)
         where = Passing(
-            kb_fp32=trial.passes(outputs, KB_FP32),
-            kb_half=trial.passes(outputs, KB_HALF),
+            kb_fp32=trial.passes(outputs, KB_TOLERANCE_FP32),
+            kb_half=trial.passes(outputs, KB_TOLERANCE_HALF),
             own=trial.passes_ours(outputs),
         )
         if any((where.kb_fp32, where.kb_half, where.own)):
@@ -136,7 +136,7 @@ def _other_trials(reference: Reference, first: Trial) -> Iterator[Callable[[], T
         yield functools.partial(make_trial, reference, moved, MEASURING_SEED + 4 + number, draw)
 
 
-def _answers_still_passing(standing: dict[str, Answer], trials: Iterator[Callable[[], Trial]]) -> list[str]:
+def _answers_still_passing(standing: dict[str, WrongAnswer], trials: Iterator[Callable[[], Trial]]) -> list[str]:
     for make in trials:
         if not standing:
             break

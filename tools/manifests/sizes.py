@@ -7,19 +7,19 @@ from __future__ import annotations
 import ast
 
 from kernelwright.tools.problem import Problem, ProblemError, module_integers, parse
-from kernelwright.tools.timing.roofline import Work, count
+from kernelwright.tools.timing.roofline import Work, count_work
 
 BATCH_COST_GOAL = (48 << 20, 1 << 30)
 """Bytes and operations of one call to which the batch is made smaller."""
 MAX_COST = (256 << 20, 12 << 30)
 """Bytes and operations of one call to which the widths are made smaller too."""
-MAX_COST_WHEN_PATIENT = (5 << 30, 256 << 30)
-"""What is measured all the same where somebody waits: minutes a problem."""
+MAX_COST_OF_LONG_RUNS = (5 << 30, 256 << 30)
+"""Bytes and operations of one call that are still measured with `long_runs`: minutes for each problem."""
 MIN_BATCH = 2
 MIN_WIDTH = 64
 
 
-def fitting_sizes(problem: Problem, patient: bool = False) -> dict[str, int]:
+def fitting_sizes(problem: Problem, long_runs: bool = False) -> dict[str, int]:
     """The problem's own CPU shapes where it names some; else integers halved until one call fits.
 
     Raises ProblemError where nothing helps.
@@ -37,7 +37,7 @@ def fitting_sizes(problem: Problem, patient: bool = False) -> dict[str, int]:
                 break
             sizes[name] = max(floor, value // 2)
     work = _work(problem.with_sizes(sizes))
-    if work is not None and not _fits(work, MAX_COST_WHEN_PATIENT if patient else MAX_COST):
+    if work is not None and not _fits(work, MAX_COST_OF_LONG_RUNS if long_runs else MAX_COST):
         raise ProblemError(
             f"too large for a CPU at any size ({(work.operations or 0) / 1e9:.0f} G operations, "
             f"{(work.bytes or 0) / 1e6:.0f} MB)"
@@ -55,7 +55,7 @@ def _cost(work: Work) -> int:
 
 def _work(problem: Problem) -> Work | None:
     try:
-        return count(problem)
+        return count_work(problem)
     except (ProblemError, RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from kernelwright.tools.manifests.manifest import Manifest, read, write
+from kernelwright.tools.manifests.manifest import TRIVIAL_ANSWERS, Manifest, read_manifests, write_manifests
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOut
@@ -41,7 +41,7 @@ def compute_suite(
     seconds: the most for one problem.
     """
     wanted = list(problems)
-    kept = read(out) if out and out.is_file() else []
+    kept = read_manifests(out) if out and out.is_file() else []
     done = {m.hash: m for m in kept if (m.device == "cpu") == (device == "cpu")}
     worker = _Worker()
     try:
@@ -51,11 +51,11 @@ def compute_suite(
             if progress:
                 progress(place, len(wanted), done[problem.hash])
             if out and place % SAVE_EVERY == 0:
-                write([done[p.hash] for p in wanted if p.hash in done], out)
+                write_manifests([done[p.hash] for p in wanted if p.hash in done], out)
     finally:
         worker.close()
         if out and done:
-            write([done[p.hash] for p in wanted if p.hash in done], out)
+            write_manifests([done[p.hash] for p in wanted if p.hash in done], out)
     return [done[p.hash] for p in wanted]
 
 
@@ -90,7 +90,7 @@ class _Worker:
         except (WorkerDied, WorkerTimedOut) as error:
             process.close()
             raise InfrastructureError(
-                f"the process that measures manifests does not start ({error}): its last words above say why"
+                f"the process that measures manifests does not start ({error}): see its output above"
             ) from error
         return process
 
@@ -130,7 +130,7 @@ def manifest_suite(
     *,
     seconds: float = 120.0,
     levels: tuple[int, ...] = (1, 2, 3),
-    patient: bool = False,
+    long_runs: bool = False,
 ) -> list[Manifest]:
     """A suite's manifests, from where an earlier run stopped. Full sizes on a GPU, shrunk ones on a CPU."""
     if device != "cpu":
@@ -138,12 +138,8 @@ def manifest_suite(
 
         if not torch.cuda.is_available():
             raise InfrastructureError(f"no GPU for {device}: use --device cpu")
-    sizes = "full" if device != "cpu" else "patient" if patient else "cpu"
+    sizes = "full" if device != "cpu" else "patient" if long_runs else "cpu"
     return compute_suite(suite_problems(suite, path, levels), device, progress, sizes=sizes, out=out, seconds=seconds)
-
-
-TRIVIAL_ANSWERS = ("zeros", "constant", "row_0", "other_input")
-"""Answers that compute nothing, as `Manifest.passing` names them."""
 
 
 def summary(manifests: list[Manifest]) -> list[str]:
@@ -201,7 +197,7 @@ def main(arguments: list[str] | None = None) -> None:
         told,
         seconds=given.seconds,
         levels=tuple(given.levels),
-        patient=given.patient,
+        long_runs=given.patient,
     )
     for line in summary(found):
         sys.stdout.write(line + "\n")

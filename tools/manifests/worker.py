@@ -46,7 +46,7 @@ def _measure_job(job: dict[str, Any]) -> Manifest:
 
     problem = Problem(name=job["name"], source=job["source"])
     try:
-        sizes = {} if job["sizes"] == "full" else fitting_sizes(problem, patient=job["sizes"] == "patient")
+        sizes = {} if job["sizes"] == "full" else fitting_sizes(problem, long_runs=job["sizes"] == "patient")
         return measure_manifest(problem, job["device"], sizes)
     except (ProblemError, RuntimeError, ValueError, TypeError, MemoryError, torch.cuda.OutOfMemoryError) as error:
         why = clean_text(f"{type(error).__name__}: {error}", 200).splitlines()[0]

@@ -12,14 +12,14 @@ from typing import Any
 from kernelwright.tools.comparing.comparison import is_all_close, is_right
 from kernelwright.tools.comparing.tolerance import perturb
 from kernelwright.tools.nested import tensors_of
-from kernelwright.tools.references.input_distributions import Draw, apply
-from kernelwright.tools.references.reference import Reference, double, doubled
+from kernelwright.tools.references.input_distributions import Draw, apply_draw
+from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
 
-Answer = Callable[["Trial"], list[Any] | None]
+WrongAnswer = Callable[["Trial"], list[Any] | None]
 """Outputs for a trial, in the reference's order; None where the answer makes no sense for it."""
 RUN_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, NotImplementedError)
-"""What a model may raise when an op is left out of it, or when it is run in float64."""
-UNDROPPABLE = frozenset(
+"""Exceptions that a model may raise where a call is left out of it, or where it runs in float64."""
+CALLS_NEVER_LEFT_OUT = frozenset(
     [
         "contiguous",
         "view",
@@ -56,12 +56,12 @@ UNDROPPABLE = frozenset(
     ]
 )
 """Calls without which nothing is computed otherwise."""
-MAX_DROPPED_CALLS = 64
+MAX_CALLS_LEFT_OUT = 64
 
 
 @dataclass
 class Trial:
-    """One draw of inputs, one set of weights, and what comes of them."""
+    """One draw of inputs, one set of weights, and the outputs for them."""
 
     reference: Reference
     model: Any
@@ -97,7 +97,7 @@ class Trial:
         return all(bool(torch.isfinite(o).all()) for o in tensors_of(self.eager) if o.is_floating_point())
 
     def passes(self, outputs: list[Any] | None, tolerance: float) -> bool:
-        """KernelBench's rule at `tolerance`."""
+        """Whether outputs pass KernelBench's rule at `tolerance`."""
         pairs = _pairs(outputs, self.eager)
         return pairs is not None and all(is_all_close(a, e, tolerance) for a, e in pairs)
 
@@ -124,7 +124,7 @@ def make_trial(reference: Reference, model: Any, seed: int, draw: Draw = Draw.OW
     if writes := _versions(inputs) != before:
         inputs = _draw_inputs(reference, seed, draw)
     try:
-        exact = reference.run(double(model), doubled(inputs), seed)
+        exact = reference.run(model_in_float64(model), inputs_in_float64(inputs), seed)
     except (*RUN_ERRORS, torch.cuda.OutOfMemoryError):
         exact = None
     drawn = sum(v.numel() for v in tensors_of(inputs))
@@ -134,7 +134,7 @@ def make_trial(reference: Reference, model: Any, seed: int, draw: Draw = Draw.OW
 
 def _draw_inputs(reference: Reference, seed: int, draw: Draw) -> list[Any]:
     inputs = reference.inputs(seed)
-    apply(draw, inputs)
+    apply_draw(draw, inputs)
     return inputs
 
 
@@ -156,8 +156,8 @@ def _pairs(outputs: list[Any] | None, eager: list[Any]) -> list[tuple[Any, Any]]
     return pairs if same else None
 
 
-def answers(first: Trial, fresh: Callable[[], Any]) -> Iterator[tuple[str, Answer]]:
-    """Every wrong answer but the left-out ops.
+def wrong_answers(first: Trial, fresh: Callable[[], Any]) -> Iterator[tuple[str, WrongAnswer]]:
+    """Yields every wrong answer except those that leave out a call.
 
     first: the trial from which constants are taken, to be tried on another. fresh: a model of other weights.
     """
@@ -193,7 +193,7 @@ def _expand_to_outputs(trial: Trial, values: list[Any]) -> list[Any]:
     return [v.expand(o.shape) for v, o in zip(values, trial.eager, strict=True)]
 
 
-def _input_as_output(number: int) -> Answer:
+def _input_as_output(number: int) -> WrongAnswer:
     return lambda t: [t.inputs[number]] * len(t.eager)
 
 
@@ -202,7 +202,7 @@ def _other_input(trial: Trial) -> list[Any]:
     return trial.again(inputs=_draw_inputs(trial.reference, trial.rng + 1, Draw(trial.draw)))
 
 
-def _without_call(place: int) -> Answer:
+def _without_call(place: int) -> WrongAnswer:
     def answer(trial: Trial) -> list[Any] | None:
         try:
             with _watch_calls(place, {}):
@@ -221,7 +221,7 @@ def find_droppable_calls(trial: Trial) -> dict[str, int]:
     state = {id(b) for b in trial.model.buffers()}
     with _watch_calls(None, found, state):
         trial.again()
-    step = -(-len(found) // MAX_DROPPED_CALLS) if found else 1
+    step = -(-len(found) // MAX_CALLS_LEFT_OUT) if found else 1
     return dict(list(found.items())[::step])
 
 
@@ -244,7 +244,7 @@ def _watch_calls(target: int | None, found: dict[str, int], state: Set[int] = fr
             out = func(*args, **(kwargs or {}))
             name = getattr(func, "__name__", "")
             if (
-                name not in UNDROPPABLE
+                name not in CALLS_NEVER_LEFT_OUT
                 and id(given) not in state
                 and isinstance(out, torch.Tensor)
                 and (out.shape, out.dtype) == before

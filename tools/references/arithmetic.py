@@ -33,7 +33,7 @@ def widen_attributes(model: Any) -> None:
                 setattr(module, name, value.double())
 
 
-def drawing_as_single() -> Any:
+def draws_in_float32() -> Any:
     """A mode in which tensors that a forward pass makes of nothing come as float32 and are widened, and dropout
     takes float32's mask.
     """

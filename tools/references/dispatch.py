@@ -27,14 +27,14 @@ _SETS: dict[str, Callable[..., bool]] = {
 }
 """Operators that set what a tensor holds and give that tensor, and which numbers torch takes."""
 _WRAPPED = ("f", "fn")
-"""What torch's wrappers call the function that they wrap."""
+"""Names by which torch's wrappers refer to the function that they wrap."""
 
 
 def without_dynamo(cls: Mode) -> Mode:
-    """For a TorchDispatchMode class: newer torch wraps `__torch_dispatch__` so that dynamo skips it, and imports dynamo
-    to do so.
+    """Decorates a TorchDispatchMode class whose operators are never compiled. Newer torch wraps `__torch_dispatch__` so
+    that dynamo skips it, and imports dynamo to do so.
 
-    Nothing here is ever compiled, so the wrapper is told that its work is done (torch/_compile.py, `_disable_dynamo`).
+    The wrapper is marked as if dynamo had been told already (torch/_compile.py, `_disable_dynamo`).
     """
     raw: Any = getattr(vars(cls).get("__torch_dispatch__"), "__wrapped__", None)
     if raw is not None:
@@ -43,9 +43,9 @@ def without_dynamo(cls: Mode) -> Mode:
 
 
 @functools.cache
-def spare_dynamo() -> None:
-    """To be called before operators run on meta tensors: torch answers many of them by functions in Python that dynamo
-    skips, and the first of these imports dynamo to say so. They are told that this is done, as in `without_dynamo`.
+def mark_as_skipped_by_dynamo() -> None:
+    """Must be called before operators run on meta tensors. torch answers many of them by Python functions that dynamo
+    skips, and the first of these imports dynamo to say so. They are marked as skipped, as in `without_dynamo`.
     """
     import torch
     from torch._decomp import global_decomposition_table
@@ -67,14 +67,15 @@ def spare_dynamo() -> None:
             setattr(raw, "__dynamo_disable", raw)
 
 
-Answer = Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
+MetaResult = Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
 """Takes the arguments of an operator; gives its result without data, or None where torch has to be asked."""
 
 
 @functools.cache
-def quick_answers() -> dict[Any, Answer]:
-    """By operator: its result on meta tensors where that is plain. torch itself goes through its Python references for
-    these, which takes a tenth of a millisecond to one for each (torch/_meta_registrations.py, `activate_meta`).
+def meta_results() -> dict[Any, MetaResult]:
+    """Returns, by operator, functions that make the operator's result on meta tensors where that is simple. torch
+    itself goes through its Python references for these, which takes 0.1 to 1 ms for each (torch/_meta_registrations.py,
+    `activate_meta`).
     """
     import torch
 
@@ -86,11 +87,11 @@ def quick_answers() -> dict[Any, Answer]:
 
 
 @functools.cache
-def quick_mode() -> Any:
+def meta_results_mode() -> Any:
     """A class of dispatch modes in which operators on meta tensors are answered quickly where they can be."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    answers = quick_answers()
+    answers = meta_results()
 
     class Quick(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

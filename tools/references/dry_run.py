@@ -1,4 +1,5 @@
-"""A reference run without data: what it takes, what it holds, what it computes.
+"""Runs a reference without data, to find the shapes of its inputs, weights and outputs and the number of its
+operations. what it takes, what it holds, what it computes.
 
 Trusted process only: it runs the reference's own text.
 """
@@ -18,7 +19,7 @@ from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.nested import constructor_arguments, tensors_of
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dispatch import quick_answers, without_dynamo
+from kernelwright.tools.references.dispatch import meta_results, without_dynamo
 from kernelwright.tools.references.seeds import seeded
 from kernelwright.tools.references.torch_settings import KeptSettings
 from kernelwright.tools.report import Value
@@ -29,8 +30,8 @@ MAX_OPERATOR_CALLS = 2_500
 _NUMBERS = itertools.count()
 
 
-class Weight(Value):
-    """What one call of a reference weighs."""
+class ReferenceCost(Value):
+    """The cost of one call of a reference, and the shapes of its tensors."""
 
     inputs: tuple[tuple[int, ...], ...]
     """Shapes of the input tensors."""
@@ -38,17 +39,17 @@ class Weight(Value):
     weights: tuple[tuple[int, ...], ...]
     """Shapes of parameters and buffers."""
     init: str
-    """get_init_inputs() as text."""
+    """The result of get_init_inputs() as text."""
     elements: int
     """Elements of inputs, outputs and weights together."""
     operations: int
     """Floating-point operations of products and convolutions, and one for each element that anything writes."""
     ops: int
-    """aten calls."""
+    """Number of aten calls."""
 
 
 class DryRunFailed(Exception):
-    """The reference raised, or made more aten calls than it may. The text is the first line of what it said."""
+    """The reference raised, or made more aten calls than the limit. The text is the first line of its error."""
 
     def __init__(self, why: str, ops: int) -> None:
         super().__init__(why)
@@ -56,17 +57,17 @@ class DryRunFailed(Exception):
         """aten calls until then."""
 
 
-def weigh(problem: Problem, most_ops: int = MAX_OPERATOR_CALLS) -> Weight:
+def measure_cost(problem: Problem, most_ops: int = MAX_OPERATOR_CALLS) -> ReferenceCost:
     """Runs the reference on meta tensors. Raises DryRunFailed."""
     counted = _counter()(most_ops)
     try:
-        return _weigh(problem, counted)
+        return _measure_cost(problem, counted)
     except Exception as error:
         why = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
         raise DryRunFailed(why, counted.ops) from error
 
 
-def _weigh(problem: Problem, counted: Any) -> Weight:
+def _measure_cost(problem: Problem, counted: Any) -> ReferenceCost:
     import torch
 
     with load_for_dry_run(problem.source) as module, without_data(), torch.no_grad(), counted:
@@ -76,7 +77,7 @@ def _weigh(problem: Problem, counted: Any) -> Weight:
         outputs = flatten(model(*inputs))
     held = [*model.parameters(), *model.buffers()]
     given, made = tensors_of(inputs), tensors_of(outputs)
-    return Weight(
+    return ReferenceCost(
         inputs=_shapes(given),
         outputs=_shapes(made),
         weights=_shapes(held),
@@ -154,7 +155,7 @@ def _counter() -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
-    known, quick = _known_answers(), quick_answers()
+    known, quick = _known_answers(), meta_results()
     distances = (torch.ops.aten._cdist_forward, torch.ops.aten._euclidean_dist)
 
     class Counter(TorchDispatchMode):
@@ -183,7 +184,9 @@ def _counter() -> Any:
 
 
 def _known_answers() -> dict[Any, Callable[..., Any]]:
-    """What torch itself takes milliseconds to find out (a batch norm 5 ms), or refuses, where there is no data."""
+    """Returns results of operators on meta tensors that torch takes milliseconds for (a batch norm 5 ms), or refuses
+    without data.
+    """
     import torch
 
     aten = torch.ops.aten

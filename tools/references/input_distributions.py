@@ -63,7 +63,7 @@ class Draw(StrEnum):
 
 SPECIAL_MAGNITUDES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 RELATIVE_OFFSETS = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0**-6, -(2.0**-6), 0.25, -0.25)
-"""How far from a named number values lie, as shares of it."""
+"""Relative distances of values from a named number."""
 NEAR_OFFSETS = 6
 """The first so many of RELATIVE_OFFSETS say how far two values that meet are apart."""
 MAX_MEETING_PAIRS = 8
@@ -74,7 +74,7 @@ MIN_ELEMENTS_FOR_INFINITIES, MAX_ELEMENTS_WITH_ONE_INFINITY = 64, 1 << 14
 """Elements of a tensor: fewer need hold no infinity, and more hold both by themselves."""
 
 
-def apply(draw: Draw, inputs: list[Any], numbers: Sequence[float] = ()) -> None:
+def apply_draw(draw: Draw, inputs: list[Any], numbers: Sequence[float] = ()) -> None:
     """Maps the floating tensors of an own draw in place. Whole numbers and booleans stay.
 
     numbers: of the draw `named`, the smallest first.
@@ -93,7 +93,7 @@ def apply(draw: Draw, inputs: list[Any], numbers: Sequence[float] = ()) -> None:
             _name(value, numbers)
 
 
-def pairs(tensors: list[Any]) -> list[tuple[Any, Any]]:
+def pairs_of_tensors(tensors: list[Any]) -> list[tuple[Any, Any]]:
     """Floating tensors of one type, each with the next whose shape is its own, and each with the first that has its
     last dimensions alone (a row beside a matrix).
     """
@@ -111,10 +111,12 @@ def _is_row_of(row: Any, tensor: Any) -> bool:
 
 
 def _meet(tensors: list[Any]) -> None:
-    """Where it is done is told by one tensor's values alone, so that symmetric tensors stay symmetric."""
+    """Makes values of two tensors meet. The places follow from one tensor's values alone, so that symmetric tensors
+    stay symmetric.
+    """
     import torch
 
-    for first, second in pairs(tensors):
+    for first, second in pairs_of_tensors(tensors):
         if _is_symmetric(second) and not _is_symmetric(first):
             continue
         h = _hash(first if first.shape == second.shape else second)
@@ -381,7 +383,7 @@ def running_statistics(model: Any) -> dict[str, Any]:
     return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
 
 
-def ascending(inputs: Sequence[Any]) -> tuple[int, ...]:
+def sorted_inputs(inputs: Sequence[Any]) -> tuple[int, ...]:
     """Places of floating inputs that never fall along their last dimension, and somewhere rise."""
     import torch
 

@@ -16,7 +16,7 @@ from pydantic import Field
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.dispatch import quick_mode, spare_dynamo, without_dynamo
+from kernelwright.tools.references.dispatch import mark_as_skipped_by_dynamo, meta_results_mode, without_dynamo
 from kernelwright.tools.report import Value
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class InputSpec(Value):
     init: Any
     """[positional, named] arguments of the model, as tools.wire describes them."""
     inputs: Any
-    """Arguments of forward."""
+    """The arguments of forward."""
     weights: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     bytes: int = 0
@@ -54,9 +54,9 @@ class InputSpec(Value):
     sizes: dict[str, int] = {}
     """Module-level integers that were replaced."""
     tensors: str = "meta"
-    """Where the reference was run: meta (any size, in milliseconds) or cpu."""
+    """The device that the reference was run on: meta (any size, in milliseconds) or cpu."""
     problem: Problem | None = Field(default=None, exclude=True, repr=False)
-    """The problem that it describes: never part of what is sent."""
+    """The problem that is described; it is never part of the message."""
 
     @property
     def output_bytes(self) -> int:
@@ -78,7 +78,7 @@ def input_spec(problem: Problem, sizes: Mapping[str, int] | None = None, *, as_i
 
 @functools.lru_cache(512)
 def _spec(problem: Problem, sizes: tuple[tuple[str, int], ...], as_it_is: bool = False) -> InputSpec:
-    """On `meta`; where the reference needs values, on a CPU: at small sizes if it has any."""
+    """Runs the reference on `meta`; where it needs values, on a CPU, at small sizes if it has any."""
     import torch
 
     resized = problem.with_sizes(dict(sizes))
@@ -100,8 +100,8 @@ def _run(problem: Problem, ranges: _Ranges, tensors: str) -> InputSpec:
     from kernelwright.tools.references.reference import Reference
 
     if tensors == "meta":
-        spare_dynamo()
-    quick = quick_mode() if tensors == "meta" else contextlib.nullcontext
+        mark_as_skipped_by_dynamo()
+    quick = meta_results_mode() if tensors == "meta" else contextlib.nullcontext
     reference = Reference(problem, tensors)
     with quick(), ranges.watching():
         positional, named = reference.init_arguments()
@@ -194,7 +194,7 @@ class _Ranges:
         self._known: list[tuple[Any, int, int]] = []
 
     def of(self, tensor: Any) -> tuple[int, int]:
-        """[low, high); (0, 2) where it was not drawn by randint."""
+        """Returns the range [low, high) of an integer tensor; (0, 2) where it was not drawn by randint."""
         storage = tensor.untyped_storage()._cdata
         return next(((low, high) for t, low, high in self._known if t.untyped_storage()._cdata == storage), (0, 2))
 

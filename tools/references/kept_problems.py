@@ -1,5 +1,5 @@
-"""What a judge keeps of the problems it has set up, for the next candidate: models, draws and expected outputs, within
-bounds, the ones used last.
+"""A cache of prepared problems for the next candidates of a judge: models, draws and expected outputs, bounded in
+number and bytes; the least recently used ones are dropped.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem
 from kernelwright.tools.replaying.gpu.persistent_memory import is_roomy
 
 KEPT_PROBLEMS = 400
@@ -31,7 +31,7 @@ def key_of(problem: Problem, seed: int) -> Key:
 
 
 class GpuMemory:
-    """How much there is of one GPU's."""
+    """The memory of one GPU, in bytes."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -41,11 +41,11 @@ class GpuMemory:
         return self._info()[1]
 
     def free(self) -> int:
-        """Bytes that nobody has, and those that torch keeps unused in this process."""
+        """Returns the bytes that no process has allocated, and those that torch keeps unused in this process."""
         return self.free_for_all() + self.unused()
 
     def free_for_all(self) -> int:
-        """Bytes that nobody has."""
+        """Returns the bytes that no process has allocated."""
         return self._info()[0]
 
     def is_roomy(self) -> bool:
@@ -77,15 +77,17 @@ class GpuMemory:
 
 
 class KeptProblems:
-    """The problems that one judge keeps; the one used longest ago goes first."""
+    """The problems that one judge keeps; the least recently used one is dropped first."""
 
     def __init__(self, memory: GpuMemory | None, sharers: int) -> None:
-        """memory: of the GPU; None on a CPU. sharers: judges, of other processes too, that keep memory there."""
+        """memory: that of the GPU; None on a CPU. sharers: number of judges, of other processes too, that keep memory
+        there.
+        """
         self._memory, self._sharers = memory, sharers
         self._problems: OrderedDict[Key, PreparedProblem] = OrderedDict()
-        self._draws: OrderedDict[DrawKey, Expected] = OrderedDict()
+        self._draws: OrderedDict[DrawKey, ExpectedOutputs] = OrderedDict()
         self._drawn: dict[DrawKey, int] = {}
-        """Bytes of draws."""
+        """Number of bytes of the kept draws."""
         self._weights: dict[Key, int] = {}
         """Bytes of models by problem at one size."""
 
@@ -99,8 +101,8 @@ class KeptProblems:
         return self._problems.get(key)
 
     def keep(self, key: Key, prepared: PreparedProblem) -> None:
-        """Keeps a prepared problem as the last used one; what was used longest ago goes where there are too many, or
-        too many bytes.
+        """Keeps a prepared problem as the most recently used one, and drops the least recently used ones where there
+        are too many problems or bytes.
         """
         while len(self._problems) >= KEPT_PROBLEMS:
             self.drop_oldest()
@@ -112,13 +114,15 @@ class KeptProblems:
         self._weights[key] = self._weights.get(key, 0) + weights_of(model)
         self._keep_within_bounds()
 
-    def find_draw(self, key: DrawKey) -> Expected | None:
-        """What eager gave for a draw, which is the last used one now; None where it is not kept."""
+    def find_draw(self, key: DrawKey) -> ExpectedOutputs | None:
+        """Returns the outputs that were kept for a draw, which becomes the most recently used one; None where it is not
+        kept.
+        """
         if key in self._draws:
             self._draws.move_to_end(key)
         return self._draws.get(key)
 
-    def keep_draw(self, key: DrawKey, made: Expected) -> None:
+    def keep_draw(self, key: DrawKey, made: ExpectedOutputs) -> None:
         """A draw of a problem that is kept; one that is large on a GPU is not."""
         nbytes = nbytes_of(made)
         if self._memory is not None and nbytes > self._own_part(self._memory) // LARGE_DRAW_DIVISOR:
@@ -180,7 +184,7 @@ def _is_of(key: Key, name: str) -> bool:
     return key[1].rpartition(" ")[0] == name
 
 
-def nbytes_of(expected: Expected) -> int:
+def nbytes_of(expected: ExpectedOutputs) -> int:
     """Bytes of a draw: inputs, eager's outputs and float64's."""
     tensors = (*expected.inputs, *expected.eager, *(expected.exact or ()))
     return sum(t.nbytes for t in tensors if hasattr(t, "nbytes"))

@@ -51,18 +51,18 @@ class Product:
     window: int
     """Kernel elements of a convolution over its spatial dimensions; 1 for a matmul."""
     out: int
-    """Output elements."""
+    """Number of output elements."""
 
 
 @dataclass
 class OperatorTally:
-    """What the operators of a reference compute and read, counted while it runs without data."""
+    """The operations and reads of a reference's operators, counted while it runs without data."""
 
     products: list[Product] = field(default_factory=list)
     elementwise: int = 0
     """Operations of everything that is not a product."""
     plain: bool = True
-    """Beside the products only element-wise ops, views and copies."""
+    """Whether there are only element-wise operators, views and copies beside the products."""
     pieces: dict[int, dict[tuple[Any, ...], int]] = field(default_factory=dict)
     """Storage to the pieces of it that are read: (offset, shape, stride) to bytes."""
     shares: dict[int, float] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class OperatorTally:
     through a window that strides.
     """
     ops: dict[str, int] = field(default_factory=dict)
-    """Calls by op."""
+    """Number of calls by operator."""
 
     def bytes_read(self, tensor: Tensor) -> int:
         """Bytes of the tensor's storage that some op reads; each piece once, and never more than the whole."""
@@ -83,9 +83,8 @@ def storage_of(tensor: Tensor) -> int:
 
 
 def trace(run: Callable[[], Any], tracked: Iterable[Tensor]) -> tuple[Any, OperatorTally]:
-    """Runs and watches.
-
-    tracked: inputs and weights, whose reads are counted. Returns what `run` returned, and the trace.
+    """Calls `run` and watches its operators. tracked: inputs and weights, whose reads are counted. Returns the result
+    of `run`, and the tally.
     """
     seen, storages = OperatorTally(), {storage_of(t) for t in tracked}
     with _recurrent_mode(seen, storages), _mode(seen, storages):

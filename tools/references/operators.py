@@ -1,5 +1,5 @@
-"""What an operator of torch is: one that computes, one that only allocates, views or copies, or a read by the host;
-and how much it computes.
+"""Classifies torch's operators (computation, allocation or view or copy, read by the host) and counts their
+operations.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ COPYING_OPERATORS = frozenset(
         "split_with_sizes_copy",
     ]
 )
-"""They move elements and change none (a change of dtype rounds them; it is listed by name)."""
+"""Operators that move elements and change none (a change of dtype rounds them; `_to_copy` is handled by name)."""
 EXACT_OPERATORS = frozenset(
     [
         "abs",
@@ -106,13 +106,15 @@ EXACT_OPERATORS = frozenset(
         "where",
     ]
 )
-"""They pick, compare and cut values, and round none: what any two ways of working them out agree on bit for bit."""
+"""Operators that select, compare and clip values without rounding: any two correct ways to compute them agree bit for
+bit.
+"""
 SEARCHES = frozenset({"bucketize", "searchsorted"})
-"""They ask for a sorted operand."""
+"""Operators that need a sorted operand."""
 PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "dot", "mm", "mv"})
-"""They multiply matrices or vectors."""
+"""Operators that multiply matrices or vectors."""
 EXPONENTIALS = frozenset({"_log_softmax", "_safe_softmax", "_softmax", "exp", "exp2", "logaddexp", "logsumexp"})
-"""They exponentiate what they are given."""
+"""Operators that exponentiate their operand."""
 HOST_READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
 FREE_OPERATORS = frozenset(
     {
@@ -132,15 +134,15 @@ FREE_OPERATORS = frozenset(
 )
 
 
-def moves(func: Any) -> bool:
+def only_moves_data(func: Any) -> bool:
     """Whether it only allocates, views or copies."""
     name = func.overloadpacket.__name__
     return name in ALLOCATING_OPERATORS or name in COPYING_OPERATORS or name in FREE_OPERATORS or func.is_view
 
 
-def operations(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
-    """Floating-point operations: torch's own formula for products, else one for each element that is read or made,
-    whichever is more.
+def operations_of_call(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
+    """Returns the number of floating-point operations: torch's own formula for products, else the largest number of
+    elements of an operand or result.
     """
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
@@ -149,8 +151,8 @@ def operations(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
     return max(sizes, default=0)
 
 
-class Counted(NamedTuple):
-    """What a call asked of torch."""
+class OperationCounts(NamedTuple):
+    """Counts and properties of the operators of a call."""
 
     operations: int
     rounds: bool
@@ -172,17 +174,19 @@ class _Counter(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        if not moves(func) and name not in HOST_READS:
-            self.total += operations(func, args, kwargs or {}, made)
+        if not only_moves_data(func) and name not in HOST_READS:
+            self.total += operations_of_call(func, args, kwargs or {}, made)
         self.searches |= name in SEARCHES
         self._multiplied |= name in PRODUCTS
         self.exponentiates_products |= "attention" in name or (self._multiplied and name in EXPONENTIALS)
-        self.rounds |= name in ("_to_copy", "copy_") or not (moves(func) or name.removesuffix("_") in EXACT_OPERATORS)
+        self.rounds |= name in ("_to_copy", "copy_") or not (
+            only_moves_data(func) or name.removesuffix("_") in EXACT_OPERATORS
+        )
         return made
 
 
-def count_operations(call: Callable[[], object]) -> Counted:
+def count_operations(call: Callable[[], object]) -> OperationCounts:
     """The operations that `call` asks of torch, each operator counted as a candidate's own are."""
     with _Counter() as counter:
         call()
-    return Counted(counter.total, counter.rounds, counter.searches, counter.exponentiates_products)
+    return OperationCounts(counter.total, counter.rounds, counter.searches, counter.exponentiates_products)

@@ -1,6 +1,5 @@
-"""A problem set up on one device: reference models, the form of its outputs, what it does to its inputs.
-
-Built once, used for every candidate.
+"""A problem that is prepared on one device: the reference models, the form of its outputs, and the inputs that it
+changes. It is prepared once and used for every candidate.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import (
     Draw,
-    apply,
-    ascending,
+    apply_draw,
     keep_edges,
     perturb_weights,
     sort_again,
+    sorted_inputs,
 )
 from kernelwright.tools.references.magnitudes import enlarge_integers, limit_powers, may_be_enlarged
-from kernelwright.tools.references.reference import Reference, double, doubled
+from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
 from kernelwright.tools.report import InfrastructureError
 
 EXACT_SECONDS = 3.0
@@ -36,10 +35,10 @@ FLOAT64_MEMORY_DIVISOR = 16
 
 
 class DoesNotFit(InfrastructureError):
-    """The problem and what is computed for its verdict do not fit into the device's free memory."""
+    """The problem, with the tensors that its verdict needs, does not fit into the device's free memory."""
 
     def __init__(self, problem: str, device: str) -> None:
-        """problem: its name. Both are what it is made of again in another process."""
+        """problem: its name. The exception is made again from both arguments in another process."""
         super().__init__(problem, device)
 
     def __str__(self) -> str:
@@ -48,8 +47,8 @@ class DoesNotFit(InfrastructureError):
 
 
 def clear_traceback(error: BaseException) -> None:
-    """Empties the frames that this error and what it came from went through: they hold tensors, for as long as
-    anybody keeps the error.
+    """Clears the frames of this error's traceback and of its causes': they hold tensors for as long as the error is
+    kept.
     """
     one: BaseException | None = error
     while one is not None:
@@ -58,15 +57,15 @@ def clear_traceback(error: BaseException) -> None:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether a GPU had no room for what was asked of it, whoever asked."""
+    """Whether an error says that a GPU is out of memory, whichever library raised it."""
     import torch
 
     return isinstance(error, DoesNotFit | CudaOutOfMemory | torch.cuda.OutOfMemoryError)
 
 
 @dataclass
-class Expected:
-    """One draw: the judge's own copy of the inputs, and what should come of it."""
+class ExpectedOutputs:
+    """One draw: the judge's own copy of the inputs, and the expected outputs."""
 
     inputs: list[Any]
     eager: list[Any]
@@ -94,7 +93,7 @@ class Expected:
         return not pieces or bool(torch.cat([torch.stack(torch.aminmax(widened(p))) for p in pieces]).isfinite().all())
 
     def special(self) -> bool:
-        """Whether NaN or infinities are among what is drawn for, or come of it."""
+        """Whether the inputs of the draw, or the outputs for them, hold NaN or infinities."""
         return self.draw == Draw.NAN or not self.finite()
 
 
@@ -107,12 +106,12 @@ class PreparedProblem:
     model: Any
     outputs: tuple[Described, ...] = ()
     aliases: tuple[Any, ...] = ()
-    """For each output: None, or the index of the input that it is (or views) in the reference."""
+    """For each output, the index of the input that it is (or views) in the reference; None for others."""
     mutated: frozenset[int] = frozenset()
     """Inputs that the reference itself changes."""
     own_finite: bool = True
     exact_seconds: float | None = None
-    """None where float64 does not work."""
+    """Seconds that the reference takes in float64; None where it does not run in float64."""
     random_outputs: tuple[int, ...] = ()
     """Outputs that follow the state of torch's generators: dropout in training mode, torch.rand in forward."""
     operations: int | None = None
@@ -125,11 +124,11 @@ class PreparedProblem:
     """Whether it exponentiates products of matrices: huge inputs then make scores that no kernel need exponentiate."""
     notes: list[str] = field(default_factory=list)
     perturbed: Any = None
-    """The reference with moved weights, once somebody asked for it."""
+    """The reference with perturbed weights, made at its first use."""
 
     @property
     def randomness(self) -> str:
-        """One line on a reference that is random, which says what to do; empty where it is not."""
+        """Returns one line about a random reference, which says what to do; empty where it is not random."""
         if not self.random_outputs:
             return ""
         return (
@@ -139,13 +138,17 @@ class PreparedProblem:
         )
 
     def input_named(self, index: int | None) -> str:
-        """`input 0`, `input 0[1]` for one inside of an argument: by its place in a draw's inputs."""
+        """Returns the name of an input by its place in a draw: `input 0`, or `input 0[1]` for one inside of an
+        argument.
+        """
         names = dict(enumerate(self.reference.input_names))
         return f"input {index if index is None else names.get(index, index)}"
 
     @property
     def beside_outputs(self) -> int:
-        """How many tensors of an answer are no outputs of forward: inputs that it changes, buffers that it updates."""
+        """Returns the number of tensors of an answer that are no outputs of forward: inputs that it changes, buffers
+        that it updates.
+        """
         return len(self.mutated) + len(self.reference.updated)
 
     @property
@@ -154,10 +157,13 @@ class PreparedProblem:
         return any(p.numel() for p in self.model.parameters())
 
 
-def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedProblem | None = None) -> PreparedProblem:
-    """Runs the reference, on a CPU twice and counted. Raises ProblemError where it fails, DoesNotFit.
+def prepare_problem(
+    problem: Problem, device: str, weights_seed: int, *, like: PreparedProblem | None = None
+) -> PreparedProblem:
+    """Prepares a problem by running its reference, on a CPU twice, with operations counted. Raises ProblemError where
+    the reference fails, and DoesNotFit.
 
-    like: the same problem at another size, whose float64 time and operations stand for this one's.
+    like: the same problem at another size, whose float64 time and operations are taken for this one's.
     """
     import torch
 
@@ -240,7 +246,7 @@ def _differing(ones: list[Any], others: list[Any]) -> tuple[int, ...]:
 
 
 def _is_large(device: str, tensors: list[Any]) -> bool:
-    """Whether the same tensors in float64, and what is computed on the way, would take most of a GPU's memory."""
+    """Whether the same tensors in float64, with intermediate results, would take most of a GPU's memory."""
     import torch
 
     if device == "cpu":
@@ -268,7 +274,7 @@ def _time_exact(prepared: PreparedProblem, inputs: list[Any]) -> float | None:
 
     try:
         start = time.monotonic()
-        prepared.reference.run(double(prepared.model), doubled(inputs), 1)
+        prepared.reference.run(model_in_float64(prepared.model), inputs_in_float64(inputs), 1)
         if prepared.reference.device != "cpu":
             torch.cuda.synchronize()
         return time.monotonic() - start
@@ -276,7 +282,7 @@ def _time_exact(prepared: PreparedProblem, inputs: list[Any]) -> float | None:
         return None
 
 
-def expect(
+def expected_outputs(
     prepared: PreparedProblem,
     draw: Draw,
     seed: int,
@@ -285,7 +291,7 @@ def expect(
     exact: bool = True,
     edges: list[Any] | None = None,
     numbers: Sequence[float] = (),
-) -> Expected:
+) -> ExpectedOutputs:
     """Draws inputs from `seed` and computes what should come of them. The candidate never learns the seed.
 
     edges: earlier inputs whose first and last rows and columns are kept, so that a fingerprint of a few elements does
@@ -295,8 +301,8 @@ def expect(
 
     reference, chosen = prepared.reference, model if model is not None else prepared.model
     inputs = reference.inputs(seed)
-    in_order = ascending(inputs) if prepared.searches else ()
-    apply(draw, inputs, numbers)
+    in_order = sorted_inputs(inputs) if prepared.searches else ()
+    apply_draw(draw, inputs, numbers)
     if draw is Draw.LARGE and not any(True for _ in chosen.state_dict()) and may_be_enlarged(reference, chosen, inputs):
         enlarge_integers(inputs)
     if draw is Draw.INFINITE and prepared.exponentiates_products:
@@ -306,33 +312,35 @@ def expect(
     sort_again(inputs, in_order)
     rng = seed & 0x7FFFFFFF
     worked = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
-    found = Expected(inputs, [], None, rng, chosen, str(draw))
-    found.exact = precise(prepared, found) if exact else None
+    found = ExpectedOutputs(inputs, [], None, rng, chosen, str(draw))
+    found.exact = float64_outputs(prepared, found) if exact else None
     found.eager = _answer(prepared, chosen, worked, rng)
     return found
 
 
 def _answer(prepared: PreparedProblem, model: Any, given: list[Any], rng: int) -> list[Any]:
-    """Outputs, then the inputs that the reference changes, then what it leaves in the buffers that it updates."""
+    """Returns the outputs, then the inputs that the reference changes, then the contents of the buffers that it
+    updates.
+    """
     left: list[Any] = []
     outputs: list[Any] = prepared.reference.run(model, given, rng, left)
     return [*outputs, *(given[i] for i in sorted(prepared.mutated)), *left]
 
 
-def precise(prepared: PreparedProblem, expected: Expected) -> list[Any] | None:
-    """What float64 makes of the same draw, None where the reference cannot be computed so."""
+def float64_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[Any] | None:
+    """Returns the outputs of the same draw in float64; None where the reference cannot be computed in float64."""
     import torch
 
     if prepared.exact_seconds is None:
         return None
     copies = [
         v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v
-        for i, v in enumerate(doubled(expected.inputs))
+        for i, v in enumerate(inputs_in_float64(expected.inputs))
     ]
-    return _answer(prepared, double(expected.weights), copies, expected.rng)
+    return _answer(prepared, model_in_float64(expected.weights), copies, expected.rng)
 
 
-def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, index: Any) -> bool:
+def names_equal_values(prepared: PreparedProblem, expected: ExpectedOutputs, number: int, index: Any) -> bool:
     """Whether a candidate's whole numbers are indices of values as good as those that the reference's name
     (tools/comparing/choices/near_ties.py).
     """
@@ -343,7 +351,7 @@ def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, i
     exact, eager = IndexRecorder(), IndexRecorder()
     try:
         with exact.noting():
-            outputs = run_on(prepared, expected, double(expected.weights), doubled(expected.inputs))
+            outputs = run_on(prepared, expected, model_in_float64(expected.weights), inputs_in_float64(expected.inputs))
         if not exact.calls:
             return False
         with eager.noting():
@@ -353,7 +361,7 @@ def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, i
         return False
 
 
-def run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:
+def run_on(prepared: PreparedProblem, expected: ExpectedOutputs, model: Any, inputs: list[Any]) -> list[Any]:
     """Outputs, then the inputs that the reference changes (copies of those given), then the buffers that it updates."""
     import torch
 
@@ -361,7 +369,7 @@ def run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: li
     return _answer(prepared, model, given, expected.rng)
 
 
-def tensors_of_run(expected: Expected) -> list[Any]:
+def tensors_of_run(expected: ExpectedOutputs) -> list[Any]:
     """Yields all that is read where a draw's reference is run again, or its outputs are compared with float64's."""
     import torch
 

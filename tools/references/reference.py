@@ -20,7 +20,7 @@ from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
 from kernelwright.tools.nested import Form, constructor_arguments, leaf_names, put_together, take_apart
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem, ProblemError, check_form
-from kernelwright.tools.references.arithmetic import drawing_as_single, widen_attributes
+from kernelwright.tools.references.arithmetic import draws_in_float32, widen_attributes
 from kernelwright.tools.references.seeds import seeded, stable_sorts
 from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, KeptSettings
 from kernelwright.tools.report import clean_text
@@ -49,9 +49,9 @@ class Reference:
         self.updated: tuple[str, ...] = ()
         """Those of them that keep their shape and type, in order: what they hold after a call is part of the answer."""
         self._form: Form = None
-        """How the arguments of forward are nested, as the last draw gave them; None before the first."""
+        """The nesting of the arguments of forward in the last draw; None before the first."""
         self.paths: list[str] = []
-        """Where each output lies among nested tuples and dicts, as the last run gave them."""
+        """The place of each output among nested tuples and dicts, in the last run."""
         self._settings: dict[str, Any] = {}
         self._python = "random" in problem.source  # no text names Python's generator or numpy's without this word
         with self.settings(), self._trouble("is imported"):
@@ -92,7 +92,7 @@ class Reference:
 
     @contextlib.contextmanager
     def _seeded(self, seed: int, *, on_device: bool = False) -> Iterator[None]:
-        """In its settings, the generators set to `seed`. Without data nothing is drawn."""
+        """Runs a block in the reference's settings with the generators set to `seed`. Without data nothing is drawn."""
         draws = self.device != "meta"
         here = self._kept(on_device=on_device, generators=not draws)
         with here as kept, seeded(seed, python=self._python) if draws else contextlib.nullcontext():
@@ -129,8 +129,8 @@ class Reference:
         return make("cpu")
 
     def inputs(self, seed: int) -> list[Any]:
-        """One draw of get_inputs() on the device, without gradients: only forward is judged. Tensors inside of lists,
-        tuples and dictionaries are taken out: `arguments` puts them back.
+        """Draws the inputs from get_inputs() on the device, without gradients: only forward is judged. only forward is
+        judged. Tensors inside of lists, tuples and dictionaries are taken out: `arguments` puts them back.
         """
         import torch
 
@@ -168,7 +168,7 @@ class Reference:
         import torch
 
         left = [] if left is None else left
-        widening = drawing_as_single() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
+        widening = draws_in_float32() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
         ties = stable_sorts() if "sort" in self.problem.source else contextlib.nullcontext()
         with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening, ties, self._buffers_kept(model, left):
             made = model(*self.arguments(inputs))
@@ -202,16 +202,16 @@ class Reference:
 
 
 class BuffersAsTheyWere:
-    """What a model's buffers held when this was made, to be put back after calls that nobody else watches over."""
+    """The contents of a model's buffers at the time of construction, to restore after calls outside of a verdict."""
 
     def __init__(self, model: Any, names: Collection[str]) -> None:
-        """names: of the buffers that forward changes, as `Reference.changing`."""
+        """names: the buffers that forward changes, as `Reference.changing`."""
         self._model = model
         named = model.named_buffers(remove_duplicate=False)
         self._held = [(n, b, b.clone()) for n, b in named if n in names]
 
     def put_back(self) -> None:
-        """Gives the same tensors what they held."""
+        """Restores the buffers' contents in the same tensors."""
         for name, buffer, copy in self._held:
             buffer.copy_(copy)
             _put_buffer(self._model, name, buffer)
@@ -240,7 +240,9 @@ def _warned_once(problem: str) -> Iterator[None]:
 
 
 def _moved(model: Any, device: str) -> Any:
-    """The model on the device. One that is there already is not touched: tensors without data cannot be moved."""
+    """Returns the model on the device. A model that is there already is not touched: tensors without data cannot be
+    moved.
+    """
     import torch
 
     parts = (*model.parameters(), *model.buffers())
@@ -280,13 +282,13 @@ def _of_one_form(now: Any, before: Any) -> bool:
 
 
 def _same(now: Any, before: Any) -> bool:
-    """Element for element, NaN as NaN."""
+    """Whether two tensors are equal element for element, NaN equal to NaN."""
     if not _of_one_form(now, before):
         return False
     return bool(((now == before) | ((now != now) & (before != before))).all()) if now.numel() else True
 
 
-def double(model: Any) -> Any:
+def model_in_float64(model: Any) -> Any:
     """Returns the same model in float64. `Reference.run` gives it the random numbers that the model itself draws."""
     import copy
 
@@ -300,7 +302,7 @@ def double(model: Any) -> Any:
     return wide
 
 
-def doubled(inputs: list[Any]) -> list[Any]:
+def inputs_in_float64(inputs: list[Any]) -> list[Any]:
     """Floating inputs in float64; whole numbers, booleans and everything else as they are."""
     import torch
 

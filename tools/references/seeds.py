@@ -29,7 +29,7 @@ def seeded(seed: int, *, python: bool = False) -> Iterator[None]:
 
     No other thread comes here meanwhile: judges work side by side in one process, and beside them what trains a policy.
     """
-    with undisturbed(), generators_kept(python=python):
+    with generators_locked(), generators_kept(python=python):
         seed_everything(seed)
         if python:
             random.seed(seed)
@@ -40,7 +40,7 @@ def seeded(seed: int, *, python: bool = False) -> Iterator[None]:
 
 @contextmanager
 def generators_kept(*, python: bool = False) -> Iterator[None]:
-    """They stand afterwards where they stood. python: as for `seeded`."""
+    """Restores the states of the generators after the block. python: as for `seeded`."""
     held = [(generator, generator.get_state()) for generator in _generators()]
     own = random.getstate() if python else None
     numpy_random = sys.modules["numpy"].random if python and "numpy" in sys.modules else None
@@ -57,7 +57,7 @@ def generators_kept(*, python: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def generators_locked() -> Iterator[None]:
     """Nobody seeds, draws by `seeded` or runs a reference until the block ends: a CUDA graph's capture does not bear
     it, whichever thread it is.
     """

@@ -36,7 +36,7 @@ KEPT_GPU_DIVISOR = 8
 
 
 @dataclass
-class Shared:
+class SharedTensor:
     """One tensor in shared memory."""
 
     tensor: Any
@@ -46,13 +46,13 @@ class Shared:
     start: int
     """Byte offset of the tensor in `memory`."""
     spec: dict[str, Any]
-    """What the candidate needs to map it: JSON."""
+    """The JSON from which the candidate's process maps the tensor."""
     fds: tuple[int, ...] = ()
     """The descriptor of the allocation that it lies in, on a CPU."""
 
     @property
     def nbytes(self) -> int:
-        """From the tensor's first byte to its last, gaps between its elements included."""
+        """Returns the bytes from the tensor's first byte to its last, gaps between its elements included."""
         return self.spec["span"]
 
     def margins(self) -> tuple[Any, Any]:
@@ -101,17 +101,17 @@ class Buffers:
     """
 
     def __init__(self, device: str, margin: int = MARGIN_BYTES, keep: int | None = None) -> None:
-        """`keep`: bytes that may wait to be used again; None: as much as suits the device."""
+        """`keep`: bytes of free buffers that are kept for reuse; None: a default for the device."""
         self.device, self._margin = device, margin
         self._keep = _bound(device) if keep is None else keep
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
         self._used: list[tuple[int, Any]] = []
 
-    def new(self, shape: Sequence[int], stride: Sequence[int], dtype: Any) -> Shared:
-        """Room for a tensor; the contents are undefined."""
+    def new(self, shape: Sequence[int], stride: Sequence[int], dtype: Any) -> SharedTensor:
+        """Returns memory for a tensor; its contents are undefined."""
         return self._placed([(shape, stride, dtype)])[0]
 
-    def together(self, tensors: Sequence[Any]) -> list[Shared]:
+    def together(self, tensors: Sequence[Any]) -> list[SharedTensor]:
         """Room for each of these tensors; on a CPU in one allocation, so that there is one descriptor however many
         they are.
         """
@@ -120,8 +120,8 @@ class Buffers:
             return [self.new(*form) for form in forms]
         return self._placed(forms) if forms else []
 
-    def _placed(self, forms: Sequence[tuple[Sequence[int], Sequence[int], Any]]) -> list[Shared]:
-        """One after the other in one allocation, each between its own margins."""
+    def _placed(self, forms: Sequence[tuple[Sequence[int], Sequence[int], Any]]) -> list[SharedTensor]:
+        """Places tensors one after the other in one allocation, each between its own margins."""
         spans = [span(shape, stride, dtype.itemsize) for shape, stride, dtype in forms]
         rooms = [self._margin * 2 + -(-used // _ALIGN) * _ALIGN for used in spans]
         memory, handle, fds = self._take(self._rounded(sum(rooms)))
@@ -137,7 +137,7 @@ class Buffers:
                 "start": start,
                 "span": used,
             } | handle
-            placed.append(Shared(tensor, memory[begin : begin + room], self._margin, spec, fds))
+            placed.append(SharedTensor(tensor, memory[begin : begin + room], self._margin, spec, fds))
             begin += room
         return placed
 

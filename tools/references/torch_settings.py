@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kernelwright.tools.references.seeds import generators_kept, undisturbed
+from kernelwright.tools.references.seeds import generators_kept, generators_locked
 
 DEFAULT_DEVICE = "default device"
 _UNKNOWN = object()
@@ -42,7 +42,7 @@ class KeptSettings:
         """
 
     def __enter__(self) -> KeptSettings:
-        self._turn = undisturbed()
+        self._turn = generators_locked()
         self._turn.__enter__()
         if self._generators is not None:
             self._generators.__enter__()
@@ -185,7 +185,7 @@ def _write_reduction(name: str, held: Any) -> None:
 
 
 def _libraries() -> Iterator[_Setting]:
-    """Which of a library's algorithms are taken."""
+    """Returns the settings that choose a library's algorithms."""
     import torch
 
     cudnn, cuda, deterministic = torch.backends.cudnn, torch.backends.cuda, torch.utils.deterministic

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, run_on
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 from kernelwright.tools.report import Failed, Failure, Fault
 
 MAX_NAMED_WEIGHTS = 3
@@ -41,7 +41,7 @@ def _shape(tensor: Any) -> Shape:
 
 
 def _listed(listed: Any) -> dict[str, tuple[str, Shape]]:
-    """The candidate's own list; what has not its form is left out, and then does not match."""
+    """Returns the candidate's own list of weights, without those of another form, which then do not match."""
     found: dict[str, tuple[str, Shape]] = {}
     for entry in listed if isinstance(listed, list) else []:
         try:
@@ -54,8 +54,8 @@ def _listed(listed: Any) -> dict[str, tuple[str, Shape]]:
     return found
 
 
-def require_visible_weights(prepared: PreparedProblem, expected: Expected) -> None:
-    """Raises Failed where the reference's answer depends on parameters that it makes alike whatever the seed."""
+def require_visible_weights(prepared: PreparedProblem, expected: ExpectedOutputs) -> None:
+    """Raises Failed where the reference's answer depends on parameters that are equal for every seed."""
     model = prepared.reference.model(prepared.weights_seed)
     other = dict(prepared.reference.model(prepared.weights_seed + 1).named_parameters())
     constant = {n: p for n, p in model.named_parameters() if p.numel() and _are_equal(p, other[n])}
@@ -75,7 +75,7 @@ def _are_equal(one: Any, other: Any) -> bool:
     return torch.equal(one.detach(), other.detach())
 
 
-def _change_outputs(prepared: PreparedProblem, expected: Expected, model: Any, constant: dict[str, Any]) -> bool:
+def _change_outputs(prepared: PreparedProblem, expected: ExpectedOutputs, model: Any, constant: dict[str, Any]) -> bool:
     """Finds by experiment whether the reference's outputs change with those parameters."""
     import torch
 

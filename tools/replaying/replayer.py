@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pydantic import ConfigDict, ValidationError
 
 from kernelwright.tools.comparing.comparison import Described
-from kernelwright.tools.references.shared_tensors import Shared
+from kernelwright.tools.references.shared_tensors import SharedTensor
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
 from kernelwright.tools.replaying.messages import (
     cap_failure,
@@ -27,7 +27,7 @@ from kernelwright.tools.replaying.messages import (
 )
 from kernelwright.tools.report import Failed, Failure, Fault, InfrastructureError, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
-from kernelwright.tools.sandbox.run_queue import TimeLeft
+from kernelwright.tools.sandbox.run_queue import RemainingSeconds
 from kernelwright.tools.tracing.trace import Json, Traced
 
 SERVICE_ENTRY = "kernelwright.tools.replaying.service:serve"
@@ -105,7 +105,7 @@ class _Exchange(NamedTuple):
     """A message that may be sent once more."""
 
     message: dict[str, Any]
-    shared: Sequence[Shared]
+    shared: Sequence[SharedTensor]
     doing: str
 
 
@@ -125,7 +125,7 @@ class Replayer:
         self._calls: list[_Exchange] = []
         """On a GPU, what the trace that is open was opened with, and its last call; before a later call the first."""
         self._on_gpu, self._one_by_one = device != "cpu", False
-        self._time: TimeLeft | None = None
+        self._time: RemainingSeconds | None = None
         self._budget = 0.0
         self.spent = 0.0
         """Seconds that answers have taken since it was made, without those in which no processor was there."""
@@ -135,7 +135,7 @@ class Replayer:
 
     # ------------------------------------------------------------------ a trace
     def open(
-        self, traced: Traced, index: int, state: Mapping[str, Shared], *, seed: int, seconds: float,
+        self, traced: Traced, index: int, state: Mapping[str, SharedTensor], *, seed: int, seconds: float,
         binaries: Mapping[str, Any] | None = None
     ) -> None:  # fmt: skip
         """Rebuilds or loads the kernels of trace `index`, binds the weights by their names in the trace, and runs the
@@ -171,7 +171,7 @@ class Replayer:
         return seconds_of(self._asked({"do": "prepare"}, (), "prepare the model"))
 
     def call(
-        self, inputs: Json, shared: Sequence[Shared], places: Sequence[Shared], *, which: str = "first",
+        self, inputs: Json, shared: Sequence[SharedTensor], places: Sequence[SharedTensor], *, which: str = "first",
         poison: int = 0xFF, shuffle: int = 0,
         choices: int = 0, launches: bool = True, seed: int | None = None, watch: bool = False,
     ) -> Reply:  # fmt: skip
@@ -204,7 +204,7 @@ class Replayer:
             raise self._over(failure_of_forgery("an answer has not the form of one"))
         return told
 
-    def ask(self, message: dict[str, Any], *, seconds: float, shared: Sequence[Shared] = ()) -> dict[str, Any]:
+    def ask(self, message: dict[str, Any], *, seconds: float, shared: Sequence[SharedTensor] = ()) -> dict[str, Any]:
         """One exchange about the trace that is open. The deadline of `open` does not count. Raises Failed and
         InfrastructureError.
         """
@@ -264,7 +264,10 @@ class Replayer:
     def _allow(self, seconds: float) -> None:
         """Sets the time limit for all that is asked from now on."""
         assert self._process is not None
-        self._time, self._budget = TimeLeft(self._process, seconds, waited_before=self._process.waited()), seconds
+        self._time, self._budget = (
+            RemainingSeconds(self._process, seconds, waited_before=self._process.waited()),
+            seconds,
+        )
 
     def _end(self) -> None:
         process, self._process, self._opened = self._process, None, False
@@ -276,7 +279,7 @@ class Replayer:
         self._end()
         return Failed(failure)
 
-    def _asked(self, message: dict[str, Any], shared: Iterable[Shared], doing: str) -> dict[str, Any]:
+    def _asked(self, message: dict[str, Any], shared: Iterable[SharedTensor], doing: str) -> dict[str, Any]:
         """Sends a message and gives what answers it. Raises Failed and NeedsGpu."""
         process, allowed = self._process, self._time
         assert process is not None
@@ -357,11 +360,11 @@ class Replayer:
             raise self._over(failure_of_forgery("an answer has not the form of one: ValidationError")) from error
         raise _ContextDied(failure) if reply.get("dead") else Failed(failure)
 
-    def _lent(self, shared: Iterable[Shared]) -> tuple[list[str], list[str], list[int]]:
+    def _lent(self, shared: Iterable[SharedTensor]) -> tuple[list[str], list[str], list[int]]:
         """Names of allocations that the process has not mapped yet, names that it may unmap, and the descriptors of the
         former on a CPU.
         """
-        needed: OrderedDict[str, Shared] = OrderedDict()
+        needed: OrderedDict[str, SharedTensor] = OrderedDict()
         for one in shared:
             needed.setdefault(_name(one), one)
         new = [name for name in needed if name not in self._mapped]
@@ -375,7 +378,7 @@ class Replayer:
         return new, forgotten, [fd for name in new for fd in needed[name].fds]
 
 
-def _name(shared: Shared) -> str:
+def _name(shared: SharedTensor) -> str:
     """Returns the name of the allocation that a tensor lies in, for both sides: an IPC handle, or the number of a
     memfd, which no other has while it is mapped anywhere.
     """

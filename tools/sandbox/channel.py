@@ -22,7 +22,7 @@ from contextlib import contextmanager
 
 from kernelwright.tools.sandbox.messages import BadMessage, Message, decode
 
-__all__ = ["MAX_MESSAGE_BYTES", "BadMessage", "Channel", "ChannelClosed", "ChannelTimeout", "Message", "pair"]
+__all__ = ["MAX_MESSAGE_BYTES", "BadMessage", "Channel", "ChannelClosed", "ChannelTimeout", "Message", "channel_pair"]
 
 MAX_MESSAGE_BYTES = 32 << 20
 """Bytes of the largest message that is read, unless a channel is given another bound."""
@@ -62,11 +62,11 @@ class Channel:
         return self._sock.fileno()
 
     @contextmanager
-    def or_die(self, last: Callable[[], object]) -> Iterator[None]:
-        """While nothing is awaited: soon after the other side closes this process calls `last` and dies (SIGIO),
-        whatever it is at.
+    def die_when_closed(self, last: Callable[[], object]) -> Iterator[None]:
+        """Lets this process die inside the block as soon as the other side closes, whatever the process is doing: it
+        calls `last` and ends by SIGIO.
 
-        Soon is as soon as the interpreter runs: an import of a large library is not cut short.
+        The signal is handled when the interpreter runs next: an import of a large library is not cut short.
         """
 
         def die(*_: object) -> None:
@@ -87,8 +87,8 @@ class Channel:
         signal.signal(signal.SIGIO, signal.SIG_DFL)
 
     def send(self, message: Message, fds: Sequence[int] = (), deadline: float | None = None) -> None:
-        """Raises ChannelClosed when nobody listens, ChannelTimeout when it is not taken before `deadline`, a
-        time.monotonic().
+        """Sends a message. Raises ChannelClosed when the other side does not listen, and ChannelTimeout when the
+        message is not taken before `deadline`, a time.monotonic().
         """
         body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
         data = struct.pack("<I", len(body)) + body
@@ -111,7 +111,9 @@ class Channel:
             raise ChannelTimeout("the message was not taken in time") from error
 
     def receive(self, deadline: float | None = None) -> Message:
-        """The next message; `deadline` is a time.monotonic(). Raises ChannelClosed, ChannelTimeout, BadMessage."""
+        """Returns the next message; `deadline` is a time.monotonic(). Raises ChannelClosed, ChannelTimeout,
+        BadMessage.
+        """
         (length,) = struct.unpack("<I", self._read(4, deadline))
         if length > self.longest:
             raise BadMessage(f"a message of {length} bytes, and {self.longest} are read at most")
@@ -153,7 +155,7 @@ class Channel:
         return taken
 
     def close(self) -> None:
-        """Closes this end; the other one meets ChannelClosed."""
+        """Closes this end; the other one then raises ChannelClosed."""
         self._sock.close()
 
 
@@ -161,7 +163,7 @@ def _rights(fds: Sequence[int]) -> list[tuple[int, int, array.array[int]]]:
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
 
 
-def pair(longest: int = MAX_MESSAGE_BYTES) -> tuple[Channel, socket.socket]:
+def channel_pair(longest: int = MAX_MESSAGE_BYTES) -> tuple[Channel, socket.socket]:
     """A channel for this side, which takes no descriptors, and a bare socket to hand over."""
     ours, theirs = socket.socketpair()
     return Channel(ours, longest=longest, takes_descriptors=False), theirs

@@ -64,7 +64,7 @@ def sweep(name: str, young: float = MIN_AGE_SECONDS) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Whether nobody holds the folder. Raises OSError where it is another user's, or gone."""
+    """Whether no process holds the folder. Raises OSError where it is another user's, or no longer exists."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         if os.fstat(lock).st_uid != os.geteuid():

@@ -1,4 +1,4 @@
-"""What one candidate may take, and what a process is for."""
+"""Limits of one candidate, and the kinds of its processes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
-    """What a process is for; its libraries are loaded and its walls are set accordingly."""
+class ProcessKind(StrEnum):
+    """The purpose of a process: its libraries are loaded and its walls are set accordingly."""
 
     COMPILE = "compile"
     INTERPRET = "interpret"
@@ -16,7 +16,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """What one candidate may take."""
+    """Limits of the resources of one candidate."""
 
     memory: int = 8 << 30
     """Bytes of address space beyond what the zygote had (CPU kinds), or of private data (CUDA); and bytes that all
@@ -25,7 +25,7 @@ class Limits:
     processes: int = 400
     """Processes and threads at once."""
     file_size: int = 256 << 20
-    """Bytes."""
+    """Largest size of one file, in bytes."""
     disk: int = 512 << 20
     """Bytes of all files in its folder."""
     files: int = 20_000

@@ -27,7 +27,7 @@ _NOT_A_BRACKET = {code: None for code in range(128) if chr(code) not in "[]{}"}
 
 
 class BadMessage(ValueError):
-    """What arrived is not a message."""
+    """The bytes that arrived are no valid message."""
 
 
 def decode(body: bytes) -> Message:

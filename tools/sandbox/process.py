@@ -23,7 +23,7 @@ from kernelwright.tools.sandbox.channel import (
     ChannelClosed,
     ChannelTimeout,
     Message,
-    pair,
+    channel_pair,
 )
 from kernelwright.tools.sandbox.inside.usage_watch import Bound
 from kernelwright.tools.sandbox.isolation.descendants import descendants
@@ -42,7 +42,7 @@ MAX_END_SECONDS = 60.0
 MAX_OUTPUT_CHARACTERS = 8000
 """Characters, and bytes of UTF-8, of what a candidate printed."""
 READING_SECONDS = 5.0
-"""At least, for a message that has begun to come."""
+"""Shortest time in seconds for the rest of a message of which a part has arrived."""
 DISCARD_PAUSE_SECONDS = 0.001
 """Seconds of sleep after each piece that is thrown away: whoever prints without end costs little to listen to."""
 
@@ -58,7 +58,7 @@ class ProcessDied(Exception):
         super().__init__(self.describe())
 
     def describe(self) -> str:
-        """One clause that says how it ended, as far as that is known."""
+        """Describes in one clause how the process ended, as far as that is known."""
         if self.limit:
             return f"the process was ended because it {self.limit}"
         if self.signal_number is not None:
@@ -72,7 +72,7 @@ class ProcessDied(Exception):
 
 
 class ProcessTimedOut(Exception):
-    """No answer before the deadline."""
+    """No answer arrived before the deadline."""
 
 
 class Process:
@@ -104,7 +104,7 @@ class Process:
 
     def _ask(self, zygote: Zygote) -> tuple[Channel, int, int]:
         """Has the process forked: our end of its channel, and where what it prints and its end are read."""
-        channel, theirs = pair()
+        channel, theirs = channel_pair()
         output_read, output_write = os.pipe()
         status_read, status_write = os.pipe()
         try:
@@ -170,7 +170,7 @@ class Process:
 
     def receive(self, seconds: float, *, longest: int = MAX_MESSAGE_BYTES) -> Message:
         """The next message, of at most `longest` bytes. Time in which the process waited for a processor does not
-        count, up to MAX_LOST_SHARE of `seconds`.
+        count, up to MAX_QUEUE_SHARE_OF_LIMIT of `seconds`.
 
         Raises ProcessDied, ProcessTimedOut, BadMessage (what arrived is no message).
         """
@@ -186,7 +186,7 @@ class Process:
         """Returns the seconds that it has waited for a processor so far, as far as the kernel tells."""
         if not self._inside:
             self._inside = descendants(self._pid)
-        return run_queue.waited(self._inside)
+        return run_queue.run_queue_seconds(self._inside)
 
     def _deadline(self, seconds: float) -> float:
         """Waits until something can be read, or for so many seconds that a processor was there for it; gives the
@@ -196,7 +196,7 @@ class Process:
         limit, readable = begun + seconds, select.poll()
         readable.register(self._channel, select.POLLIN | select.POLLHUP)
         while not readable.poll(max(limit - time.monotonic(), 0.0) * 1000):
-            extended = begun + seconds + min(self.waited() - before, run_queue.MAX_LOST_SHARE * seconds)
+            extended = begun + seconds + min(self.waited() - before, run_queue.MAX_QUEUE_SHARE_OF_LIMIT * seconds)
             if extended < time.monotonic() + 0.001:
                 return limit
             limit = extended
@@ -259,7 +259,7 @@ class Process:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def _reap(self) -> None:
-        """A process with a CUDA context takes a third of a second to die: nobody needs to watch."""
+        """Reaps the process in the background: one with a CUDA context takes a third of a second to die."""
         with contextlib.suppress(ValueError):
             self._status_pipe.read()
             self._status_pipe.close()

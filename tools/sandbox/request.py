@@ -1,4 +1,4 @@
-"""What a zygote is asked for: one candidate's process. Plain data, sent as JSON beside three descriptors."""
+"""The request for a zygote to start one candidate's process. Plain data, sent as JSON beside three descriptors."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kernelwright.tools.sandbox.messages import Message
 
 @dataclass(frozen=True)
 class Request:
-    """One candidate's process as the zygote makes it."""
+    """The settings of one candidate's process."""
 
     scratch: str
     """The only folder that the candidate can write."""
     environment: dict[str, str]
     limits: Limits = field(default_factory=Limits)
     gpu: str = ""
-    """CUDA_VISIBLE_DEVICES."""
+    """The value of CUDA_VISIBLE_DEVICES."""
     pid_namespace: bool = True
     private_scratch: bool = False
     """The scratch folder is a file system in memory, bounded in bytes and files, that nobody outside sees and that
@@ -38,6 +38,6 @@ class Request:
 
     @staticmethod
     def from_message(message: Message) -> Request:
-        """The request that `as_message` wrote."""
+        """Returns the request that `as_message` wrote."""
         made = {"limits": Limits(**message["limits"]), "groups": tuple(message["groups"])}
         return Request(**message | made | {"handed_out": tuple(message["handed_out"])})

@@ -1,5 +1,5 @@
-"""How long a candidate's process has waited for a processor: what a busy machine takes from it is not counted against
-it.
+"""Measures how long a candidate's process has waited for a processor: time that a busy machine takes from it is not
+counted against it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Protocol
 
 from kernelwright.tools.sandbox.channel import Message
 
-LEAST_SECONDS = 0.01
-"""That an answer gets where nothing is left: it may lie there already."""
-SHORT_SECONDS = 1.0
+MIN_SECONDS_PER_ANSWER = 0.01
+"""Shortest wait for an answer after all time is used: the answer may have arrived already."""
+MAX_UNEXAMINED_SECONDS = 1.0
 """An answer that came within so long counts in full until a long one is looked at."""
-MAX_LOST_SHARE = 3.0
-"""Of a limit: so much more is waited at most, however busy the machine is."""
+MAX_QUEUE_SHARE_OF_LIMIT = 3.0
+"""Largest extension of a limit, as a multiple of it, however busy the machine is."""
 
 
-def waited(pids: Iterable[int]) -> float:
+def run_queue_seconds(pids: Iterable[int]) -> float:
     """Seconds that the first thread of each process has been ready to run while others ran, the longest of them; 0.0
     where the kernel does not say (/proc/PID/schedstat: running, waiting, slices).
     """
@@ -33,36 +33,36 @@ def waited(pids: Iterable[int]) -> float:
     return max(found)
 
 
-class Answers(Protocol):
+class AnsweringProcess(Protocol):
     """A process as this module needs it (`tools.sandbox.process.Process`)."""
 
     def receive(self, seconds: float) -> Message:
-        """The next message."""
+        """Returns the next message."""
 
     def waited(self) -> float:
         """Returns the seconds that it has waited for a processor so far."""
 
 
-class TimeLeft:
+class RemainingSeconds:
     """Seconds that a process may take for several answers. Those in which it waited for a processor do not count; they
     are asked for where an answer took long.
     """
 
-    def __init__(self, process: Answers, seconds: float, *, waited_before: float = 0.0) -> None:
-        """waited_before: what `waited` said where the process has worked for somebody else."""
+    def __init__(self, process: AnsweringProcess, seconds: float, *, waited_before: float = 0.0) -> None:
+        """waited_before: the result of `run_queue_seconds` for a process that has already worked for another caller."""
         self._process, self._seconds, self._waited = process, seconds, waited_before
         self.left = seconds
 
     def receive(self, most: float = math.inf) -> Message:
-        """The next message, for which the process has what is left, and `most`. Raises what `Process.receive`
-        raises.
+        """Returns the next message; the process has the time that is left for it, at most `most`. Raises what
+        `Process.receive` raises.
         """
         begun = time.monotonic()
         try:
-            return self._process.receive(max(min(self.left, most), LEAST_SECONDS))
+            return self._process.receive(max(min(self.left, most), MIN_SECONDS_PER_ANSWER))
         finally:
             taken = time.monotonic() - begun
-            if taken > SHORT_SECONDS:
+            if taken > MAX_UNEXAMINED_SECONDS:
                 waited = self._process.waited()
                 taken, self._waited = taken - (waited - self._waited), waited
             self.left = min(self.left - taken, self._seconds)

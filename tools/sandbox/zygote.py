@@ -16,9 +16,9 @@ from pathlib import Path
 import kernelwright
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.sandbox import folders
-from kernelwright.tools.sandbox.channel import ChannelClosed, ChannelTimeout, Message, pair
+from kernelwright.tools.sandbox.channel import ChannelClosed, ChannelTimeout, Message, channel_pair
 from kernelwright.tools.sandbox.isolation.cgroup import Group, Groups, find_groups
-from kernelwright.tools.sandbox.limits import Kind, Limits
+from kernelwright.tools.sandbox.limits import Limits, ProcessKind
 from kernelwright.tools.sandbox.process import Process
 from kernelwright.tools.sandbox.request import Request
 
@@ -32,7 +32,7 @@ KEPT_VARIABLES = (
 
 
 def visible(gpu: int | None) -> str:
-    """What CUDA_VISIBLE_DEVICES has to be where only cuda:`gpu` of this process is to be seen."""
+    """Returns the value of CUDA_VISIBLE_DEVICES under which only cuda:`gpu` of this process is visible."""
     if gpu is None:
         return ""
     shown = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
@@ -65,7 +65,7 @@ class Zygote:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ProcessKind,
         *,
         gpu: int | None = None,
         limits: Limits | None = None,
@@ -90,7 +90,7 @@ class Zygote:
         self._warm = False
         begun: list[subprocess.Popen[bytes]] = []
         self._unclosed = weakref.finalize(self, _end, os.getpid(), begun, self.folder, lock)  # Ctrl-C may come anywhere
-        self._channel, theirs = pair()
+        self._channel, theirs = channel_pair()
         try:
             begun.append(self._begun(theirs))
         except BaseException:  # what was begun and is not told of dies as nobody holds its channel
@@ -128,9 +128,9 @@ class Zygote:
             "TRITON_DEFAULT_FP_FUSION": "1", "TOKENIZERS_PARALLELISM": "false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "HOME": str(self.folder), "TMPDIR": str(self.folder),
         }  # fmt: skip
-        if self.kind is Kind.INTERPRET:
+        if self.kind is ProcessKind.INTERPRET:
             ours["TRITON_INTERPRET"] = "1"
-        if self.kind is not Kind.CUDA:
+        if self.kind is not ProcessKind.CUDA:
             ours["CUDA_VISIBLE_DEVICES"] = ""
         return kept | ours
 
@@ -187,7 +187,7 @@ class Zygote:
             pid_namespace=self._pid_namespace,
             private_scratch=self._private_scratch,
             handed_out=self._handed_out,
-            memory_files=not self._private_scratch or self.kind is Kind.CUDA,
+            memory_files=not self._private_scratch or self.kind is ProcessKind.CUDA,
             groups=tuple(str(folder) for folder in groups),
         )
         try:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from kernelwright.tools.problem import Problem, ProblemError, module_integers, parse
 from kernelwright.tools.sizing.learning import AUTHOR_SHAPES
-from kernelwright.tools.sizing.size_draws import DRAWING_CALLS, Drawn, DrawnSizes, functions_of
-from kernelwright.tools.sizing.size_search import places
+from kernelwright.tools.sizing.size_draws import DRAWING_CALLS, DrawnSize, DrawnSizes, functions_of
+from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.sizing.structure import Budget
 from kernelwright.tools.sizing.trial import Trials
 
@@ -35,11 +35,11 @@ def author_sizes(problem: Problem, base: Mapping[str, int] | None = None, budget
     dictionaries that names none of them is taken for something else.
     """
     asked = [
-        Drawn(sizes={**(base or {}), **shape}, why=f"the author's shape {number}")
+        DrawnSize(sizes={**(base or {}), **shape}, why=f"the author's shape {number}")
         for number, shape in enumerate(_author_shapes(problem), 1)
     ]
     others = [name for name in functions_of(problem) if NAME_OF_OTHER_INPUTS.fullmatch(name)]
-    asked += [Drawn(sizes=dict(base or {}), why=f"the author's {name}", inputs=name) for name in others]
+    asked += [DrawnSize(sizes=dict(base or {}), why=f"the author's {name}", inputs=name) for name in others]
     if budget is None:
         return DrawnSizes(sizes=tuple(asked))
     fitting = [drawn for drawn in asked if _fits(drawn, problem, budget)]
@@ -47,14 +47,14 @@ def author_sizes(problem: Problem, base: Mapping[str, int] | None = None, budget
     return DrawnSizes(sizes=tuple(fitting), notes=notes)
 
 
-def _fits(drawn: Drawn, problem: Problem, budget: Budget) -> bool:
-    """Says whether a size fits the budget; True as well where no dry run says what it weighs."""
-    weight = Trials(drawn.applied(problem), {}, DRAWING_CALLS).at({})
-    return weight is None or budget.holds(weight)
+def _fits(drawn: DrawnSize, problem: Problem, budget: Budget) -> bool:
+    """Whether a size fits the budget; True as well where no dry run tells its cost."""
+    cost = Trials(drawn.applied(problem), {}, DRAWING_CALLS).at({})
+    return cost is None or budget.holds(cost)
 
 
 def _author_shapes(problem: Problem) -> list[dict[str, int]]:
-    known = {*module_integers(problem.source), *places(problem)}
+    known = {*module_integers(problem.source), *changeable_integers(problem)}
     found: list[dict[str, int]] = []
     for node in parse(problem.source).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]

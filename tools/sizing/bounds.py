@@ -1,5 +1,5 @@
-"""What was learned of a problem's sizes, kept to what runs together, with the least and the most of each dimension,
-and confirmed with data.
+"""Restricts the numbers of a problem that can change to those that run together, with the least and the largest value
+of each dimension, confirmed with data.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dry_run import Weight
-from kernelwright.tools.sizing.structure import Dimension, Probe, SizeStructure, Term, probe, same_form
+from kernelwright.tools.references.dry_run import ReferenceCost
+from kernelwright.tools.sizing.structure import Dimension, Probe, SizeStructure, Term, measure_growth, same_form
 from kernelwright.tools.sizing.trial import Trials, runs_for_real
 
 MIN_MULTIPLIER, MIN_BATCH_MULTIPLIER = 3, 2
-"""Smallest multipliers that are tried: a norm over one element tells nothing, and some references raise there."""
+"""Smallest multipliers that are tried: a norm over one element shows no mistake, and some references raise there."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class ChangeableNumbers:
     problem: Problem
     base: dict[str, int]
     trials: Trials
-    own: Weight
-    """At the base."""
+    own: ReferenceCost
+    """The cost at the base sizes."""
     values: dict[str, int]
     """The value of every number that may be a size, at the base."""
     names: tuple[tuple[str, ...], ...]
@@ -42,10 +42,10 @@ class ChangeableNumbers:
     """Numbers that change no shape: the bound of an index, a number of groups, a constant."""
 
 
-def bounded(found: ChangeableNumbers) -> SizeStructure:
-    """The structure: dimensions that run together, and between what.
+def structure_with_bounds(found: ChangeableNumbers) -> SizeStructure:
+    """Returns the structure of a problem's sizes: dimensions that run together, with their bounds.
 
-    Dry runs are made in the order of their use, as many as are left.
+    Dry runs are made in the order of their use, as long as the budget of calls allows.
     """
     return _Bounding(found).structure()
 
@@ -77,10 +77,10 @@ class _Bounding:
         multipliers = [changed.get(i, base) for i, base in enumerate(self.found.multipliers)]
         return {name: term.value(multipliers) for name, term in self.terms.items()}
 
-    def _tried(self, changed: Mapping[int, int]) -> Weight | None:
-        """The weight with some multipliers changed, where it runs and keeps its form."""
-        weight = self.trials.at(self._at(changed))
-        return weight if weight is not None and same_form(self.own, weight) else None
+    def _tried(self, changed: Mapping[int, int]) -> ReferenceCost | None:
+        """Returns the cost with some multipliers changed; None where the reference fails or its tensors change form."""
+        cost = self.trials.at(self._at(changed))
+        return cost if cost is not None and same_form(self.own, cost) else None
 
     def _together(self) -> list[int]:
         """Dimensions that can all change at once: all of them, or as many as run together, first come."""
@@ -96,11 +96,11 @@ class _Bounding:
         return kept
 
     def _is_batch(self, index: int) -> bool:
-        """Whether no weight depends on it, and only first extents of inputs."""
-        own, weight = self.own, self.probes[index].weight
-        if own.weights != weight.weights or own.init != weight.init:
+        """Whether no parameter depends on this dimension, and of the inputs only first extents."""
+        own, cost = self.own, self.probes[index].cost
+        if own.weights != cost.weights or own.init != cost.init:
             return False
-        return all(a == b or a[1:] == b[1:] for a, b in zip(own.inputs, weight.inputs, strict=True))
+        return all(a == b or a[1:] == b[1:] for a, b in zip(own.inputs, cost.inputs, strict=True))
 
     def _floor(self, index: int) -> int:
         """The smallest multiplier of a few that runs alone."""
@@ -112,30 +112,30 @@ class _Bounding:
                 return tried
         return base
 
-    def _least(self, kept: Sequence[int]) -> Weight:
-        """What all floors together weigh.
+    def _least(self, kept: Sequence[int]) -> ReferenceCost:
+        """Returns the cost of the reference with every dimension at its floor.
 
-        Where they do not run together, each dimension's floor is half its base, or the base.
+        Where the floors do not run together, each dimension's floor is set to half its base, or to the base.
         """
-        if weight := self._tried({i: self.floors[i] for i in kept}):
-            return weight
+        if cost := self._tried({i: self.floors[i] for i in kept}):
+            return cost
         halves = {i: max(self.floors[i], (self.found.multipliers[i] + 1) // 2) for i in kept}
-        weight = self._tried(halves)
+        cost = self._tried(halves)
         for index in kept:
-            self.floors[index] = halves[index] if weight else self.found.multipliers[index]
-        return weight or self.own
+            self.floors[index] = halves[index] if cost else self.found.multipliers[index]
+        return cost or self.own
 
     def _look_up(self, index: int) -> None:
-        """Twice the base: whether it runs, and how much more it computes."""
+        """Runs a dimension at twice its base and notes whether it runs, and how its cost grows."""
         base, first = self.found.multipliers[index], self.probes[index]
-        weight = self._tried({index: 2 * base})
-        if weight is not None:
-            self.probes[index] = probe(self.own, weight, 2 * base, base)
+        cost = self._tried({index: 2 * base})
+        if cost is not None:
+            self.probes[index] = measure_growth(self.own, cost, 2 * base, base)
             return
         if self.trials.left > 0 and first.calls_growth < 0.5:
             self.ceilings[index] = base + 1
         least = float(
-            first.weight.inputs != self.own.inputs
+            first.cost.inputs != self.own.inputs
         )  # one step more may change nothing, where a stride rounds it away, or very much
         self.probes[index] = replace(first, growth=min(max(first.growth, least), 2.0))
 
@@ -179,7 +179,7 @@ class _Bounding:
                 both = self.trials.at(self._at({index: base[index] + 1, other: base[index] + 1}))
                 assert both is not None
                 self.gone.add(other)
-                self.probes[index] = probe(self.own, both, base[index] + 1, base[index])
+                self.probes[index] = measure_growth(self.own, both, base[index] + 1, base[index])
                 self.terms = {n: t.replacing(other, index) for n, t in self.terms.items()}
                 self.floors[index] = max(self.floors[index], self.floors[other])
                 return True
@@ -214,7 +214,7 @@ class _Bounding:
         if self.trials.real:
             self.notes.append("the reference reads values: it was tried with data, at small sizes only")
 
-    def _restricted(self, kept: Sequence[int], least: Weight) -> SizeStructure:
+    def _restricted(self, kept: Sequence[int], least: ReferenceCost) -> SizeStructure:
         """Returns only the dimensions that are kept; the others stay at their base, as factors."""
         found, renumbered = self.found, {old: new for new, old in enumerate(kept)}
         terms = {}

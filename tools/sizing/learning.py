@@ -13,11 +13,11 @@ from functools import lru_cache
 from itertools import chain
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dry_run import Weight, count_held_elements
-from kernelwright.tools.sizing.bounds import ChangeableNumbers, bounded
+from kernelwright.tools.references.dry_run import ReferenceCost, count_held_elements
+from kernelwright.tools.sizing.bounds import ChangeableNumbers, structure_with_bounds
 from kernelwright.tools.sizing.primes_and_divisors import divisors
-from kernelwright.tools.sizing.size_search import MAX_VALUE_LEFT_ALONE, NAMES_LEFT_ALONE, places
-from kernelwright.tools.sizing.structure import Probe, SizeStructure, Term, probe, same_form
+from kernelwright.tools.sizing.size_search import MAX_VALUE_LEFT_ALONE, NAMES_LEFT_ALONE, changeable_integers
+from kernelwright.tools.sizing.structure import Probe, SizeStructure, Term, measure_growth, same_form
 from kernelwright.tools.sizing.trial import MAX_DRY_RUN_CALLS, REAL_ELEMENTS, Trials
 
 LEARNING_CALLS = 12_000
@@ -25,10 +25,10 @@ LEARNING_CALLS = 12_000
 NAMES_OF_NO_SIZE = re.compile(
     r"window|patch|axis|axes|layers(\[|$)|upscale|scale_factor|shuffle|iterations|seed|expan|ratio", re.I
 )
-"""Names, beside NAMES_LEFT_ALONE, of numbers that say what is computed."""
+"""Further names (beside NAMES_LEFT_ALONE) of numbers that decide what is computed and not how much of it."""
 AUTHOR_SHAPES = ("shapes", "SHAPES")
 CALLS_LEFT_FOR_BOUNDS = LEARNING_CALLS // 2
-"""Those of LEARNING_CALLS that are left for finding out what runs together, and between which bounds."""
+"""The part of LEARNING_CALLS that is reserved for finding which dimensions run together, and their bounds."""
 NAMES_OF_STEP_COUNTS = re.compile(r"len|seq|step|time|^t$", re.I)
 """Names of numbers of steps that a recurrence may take."""
 MAX_OPERATOR_CALLS_FOR_PAIRS = 100
@@ -59,7 +59,7 @@ class _Learning:
     def __init__(self, problem: Problem, base: dict[str, int]) -> None:
         self.problem, self.base = problem, base
         self.trials = Trials(problem, base, LEARNING_CALLS)
-        self.original = {n: v for n, v in places(problem).items() if _may_be_a_size(n)}
+        self.original = {n: v for n, v in changeable_integers(problem).items() if _may_be_a_size(n)}
         self.values = {n: base.get(n, v) for n, v in self.original.items()}
         self.names: list[tuple[str, ...]] = []
         """For each dimension, the numbers that lead it."""
@@ -74,20 +74,20 @@ class _Learning:
         self.own = self._first_run()
         self.costly = self.own is not None and self.own.ops > MAX_OPERATOR_CALLS_FOR_PAIRS
 
-    def _first_run(self) -> Weight | None:
+    def _first_run(self) -> ReferenceCost | None:
         """Runs the reference at the base: without data, or with data where it needs them and is small."""
-        weight = self.trials.at({})
+        cost = self.trials.at({})
         if (
-            weight is not None
+            cost is not None
             or self.trials.left <= LEARNING_CALLS - MAX_DRY_RUN_CALLS
             or not _is_light(self.problem, self.base)
         ):
-            return weight
+            return cost
         real = Trials(self.problem, self.base, LEARNING_CALLS, real=True)
-        weight = real.at({})
-        if weight is not None:
+        cost = real.at({})
+        if cost is not None:
             self.trials = real
-        return weight
+        return cost
 
     def structure(self) -> SizeStructure:
         """Returns the dimensions that were found, or a note that says why there are none."""
@@ -103,7 +103,7 @@ class _Learning:
             self._leading(name)
         for name in self.bound:
             self._stepping(name)
-        return bounded(
+        return structure_with_bounds(
             ChangeableNumbers(
                 problem=self.problem,
                 base=self.base,
@@ -120,37 +120,37 @@ class _Learning:
             )
         )
 
-    def _shorten(self, own: Weight) -> Weight:
+    def _shorten(self, own: ReferenceCost) -> ReferenceCost:
         """The base with few steps of a recurrence, which makes every further dry run cheap: numbers on which the
         calls depend, and no weight.
         """
         for name in [n for n, v in self.values.items() if v > STEPS_WHILE_LEARNING and NAMES_OF_STEP_COUNTS.search(n)]:
-            weight = self.trials.at({name: STEPS_WHILE_LEARNING})
-            if weight is None or not same_form(own, weight) or weight.weights != own.weights:
+            cost = self.trials.at({name: STEPS_WHILE_LEARNING})
+            if cost is None or not same_form(own, cost) or cost.weights != own.weights:
                 continue
-            if weight.inputs != own.inputs and 2 * weight.ops < own.ops:
+            if cost.inputs != own.inputs and 2 * cost.ops < own.ops:
                 self.base[name] = self.trials.base[name] = self.values[name] = STEPS_WHILE_LEARNING
-                self.own = own = weight
+                self.own = own = cost
         return own
 
-    def _try(self, changed: Mapping[str, int], leaders: tuple[str, ...]) -> Weight | None:
-        """The weight with `changed`, where it runs and what changed is a size; None as well where half of the dry
+    def _try(self, changed: Mapping[str, int], leaders: tuple[str, ...]) -> ReferenceCost | None:
+        """The cost with `changed`, where it runs and what changed is a size; None as well where half of the dry
         runs are used up.
         """
-        weight = self.trials.at(changed) if self.trials.left > CALLS_LEFT_FOR_BOUNDS else None
-        return weight if weight is not None and self._is_size(weight, leaders) else None
+        cost = self.trials.at(changed) if self.trials.left > CALLS_LEFT_FOR_BOUNDS else None
+        return cost if cost is not None and self._is_size(cost, leaders) else None
 
     def _alone(self, name: str) -> None:
         own, value = self.own, self.values[name]
         if self.trials.left <= CALLS_LEFT_FOR_BOUNDS:
             self.untried.append(name)
             return
-        weight = self.trials.at({name: value + 1})
-        if weight is None:
+        cost = self.trials.at({name: value + 1})
+        if cost is None:
             self.bound.append(name)
-        elif self._is_size(weight, (name,)):
-            self._add((name,), (), value, value + 1, weight)
-        elif own and (weight.inputs, weight.outputs, weight.weights) == (own.inputs, own.outputs, own.weights):
+        elif self._is_size(cost, (name,)):
+            self._add((name,), (), value, value + 1, cost)
+        elif own and (cost.inputs, cost.outputs, cost.weights) == (own.inputs, own.outputs, own.weights):
             self.silent.append(name)
 
     def _leading(self, name: str) -> None:
@@ -164,8 +164,8 @@ class _Learning:
             for followers in self._sets(leaders, multiples):
                 changed = dict.fromkeys(leaders, value + 1)
                 changed |= {f: self.values[f] // value * (value + 1) for f in followers}
-                if weight := self._try(changed, leaders):
-                    self._add(leaders, followers, value, value + 1, weight)
+                if cost := self._try(changed, leaders):
+                    self._add(leaders, followers, value, value + 1, cost)
                     return
 
     def _sets(self, leaders: tuple[str, ...], multiples: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -187,35 +187,37 @@ class _Learning:
         alike = tuple(n for n in self.bound if self.values[n] == value and self.terms.get(n) == self.terms.get(name))
         for step in divisors(value, MAX_STEPS, self.original.values()):
             for moving in dict.fromkeys(((name,), alike)) if left % (value // step) == 0 and left > 1 else ():
-                if weight := self._try(dict.fromkeys(moving, value + step), moving):
-                    self._add(moving, (), value // step, value // step + 1, weight)
+                if cost := self._try(dict.fromkeys(moving, value + step), moving):
+                    self._add(moving, (), value // step, value // step + 1, cost)
                     return
 
     def _is_small(self, names: tuple[str, ...]) -> bool:
         return all(self.original[n] <= MAX_VALUE_LEFT_ALONE and "batch" not in n.lower() for n in names)
 
-    def _is_size(self, weight: Weight, leaders: tuple[str, ...]) -> bool:
+    def _is_size(self, cost: ReferenceCost, leaders: tuple[str, ...]) -> bool:
         """Whether what changed is how much is computed, judged by a dry run in which `leaders` changed."""
         own = self.own
         assert own is not None
-        if not same_form(own, weight) or (weight.inputs, weight.weights) == (own.inputs, own.weights):
+        if not same_form(own, cost) or (cost.inputs, cost.weights) == (own.inputs, own.weights):
             return False
-        if weight.inputs == own.inputs and _only_windows(own.weights, weight.weights):
+        if cost.inputs == own.inputs and _only_windows(own.weights, cost.weights):
             return False
-        if any(b < a for a, b in zip(chain(*own.outputs), chain(*weight.outputs), strict=True)):
+        if any(b < a for a, b in zip(chain(*own.outputs), chain(*cost.outputs), strict=True)):
             return False  # what makes an output smaller is a window or a stride
         if self._is_small(leaders):
-            extents = zip(chain(*own.inputs), chain(*weight.inputs), strict=True)
+            extents = zip(chain(*own.inputs), chain(*cost.inputs), strict=True)
             direct = any(a == self.values[leaders[0]] and b == a + 1 for a, b in extents)
-            return direct and (own.weights, own.init) == (weight.weights, weight.init)
+            return direct and (own.weights, own.init) == (cost.weights, cost.init)
         return True
 
-    def _add(self, leaders: tuple[str, ...], followers: tuple[str, ...], base: int, tried: int, weight: Weight) -> None:
+    def _add(
+        self, leaders: tuple[str, ...], followers: tuple[str, ...], base: int, tried: int, cost: ReferenceCost
+    ) -> None:
         assert self.own is not None
         index = len(self.names)
         self.names.append(leaders)
         self.multipliers.append(base)
-        self.probes.append(probe(self.own, weight, tried, base))
+        self.probes.append(measure_growth(self.own, cost, tried, base))
         for name in (*leaders, *followers):
             term = self.terms.get(name, Term(self.values[name], ()))
             self.terms[name] = Term(term.factor // base, (*term.dimensions, index))

@@ -1,5 +1,5 @@
-"""Which sizes of a verdict are tried with every distribution beside the base size: those that go far beyond it in one
-dimension, where kernels loop over several blocks.
+"""Chooses the sizes of a verdict that are tried with every distribution beside the base size: those that go far beyond
+it in one dimension, where kernels loop over several blocks.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ MAX_PROGRAMS = 48
 """Programs of one call at such a size under the interpreter, which runs one after the other; a dozen calls are made."""
 
 
-def longest(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace | None]) -> tuple[AtSize, ...]:
-    """At most MAX_LONG_SIZES, each the longest in one dimension, the longest dimensions first.
+def draw_long_size(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace | None]) -> tuple[AtSize, ...]:
+    """Returns at most MAX_LONG_SIZES sizes, each the longest in one dimension, the longest dimensions first.
 
     interpreted: the traces by the sizes' indices where an interpreter runs them, which then must have few programs.
     """
@@ -38,7 +38,7 @@ def longest(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace |
 
 
 def _programs_of(trace: Trace | None) -> int:
-    """How many programs all launches of a first call have, autotuned ones in their first configuration."""
+    """Returns the number of programs of all launches of a first call, autotuned ones in their first configuration."""
     steps = [
         one
         for step in (trace.first if trace else ())

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from kernelwright.tools.sizing.primes_and_divisors import (
     PRIME_SPREAD,
+    irregular_number,
     is_power_of_two,
     is_prime,
-    odd_looking,
     prime_between,
 )
 from kernelwright.tools.sizing.structure import Budget, Load, SizeStructure
@@ -23,22 +23,22 @@ USUAL_BLOCKS = (16, 32, 64, 128, 256, 512, 1024)
 MAX_BLOCKS = 24
 MAX_BLOCK_SIZE = 1 << 20
 MAX_MULTIPLIER = 1 << 26
-"""Multiplier."""
+"""Largest multiplier of a dimension."""
 PRECISION_BITS = 6
 """Binary digits to which the largest affordable multiplier is sought."""
 T = TypeVar("T")
 ALIGNMENTS = (64, 32, 16)
 """Triton compiles another kernel for numbers that 16 divides."""
 SMALL_BLOCKS = (32, 16, 8)
-"""What every dimension should be beyond where the budget admits no block of the candidate's."""
+"""Block sizes that every dimension should exceed where the budget admits no block of the candidate's."""
 FAR_BLOCKS = 3
 """The largest blocks, beyond which a dimension is tried before anything else."""
 FRESH_DRAWS = 4
 """Draws of a number that should differ from those of the other dimensions."""
 BLOCK_MULTIPLES = (3.4, 2.6, 2.0, 1.5, 1.1)
-"""How far beyond a block, so that a loop has several iterations."""
+"""Multiples of a block at which a dimension is drawn, so that a loop has several iterations."""
 BUDGET_FACTOR = 2
-"""How much larger than the smallest sizes of all a budget is made where they are over it."""
+"""Factor by which the budget is enlarged over the smallest sizes of all where they exceed it."""
 ROW_BUDGET_FACTOR = 4
 
 
@@ -55,9 +55,8 @@ class WishedNumber:
 
 
 def usable_blocks(blocks: Iterable[int], random: Random) -> tuple[int, ...]:
-    """Distinct, smallest first.
-
-    What comes from a candidate's text may be of any length: of too many, powers of two stay, and some of the others.
+    """Returns distinct block sizes, the smallest first. A candidate's text may name any number of them: of too many,
+    powers of two stay, and some of the others.
     """
     own = sorted({b for b in blocks if type(b) is int and 4 <= b <= MAX_BLOCK_SIZE})
     if len(own) > MAX_BLOCKS:
@@ -177,8 +176,8 @@ class Chooser:
         return WishedNumber(prime_between(2 * block + 1, int(block * BLOCK_MULTIPLES[0]), self.random), True)
 
     def beyond(self) -> list[int]:
-        """Beyond one block in every dimension, or in all but those of the batch: the largest block for which the
-        budget is enough.
+        """Returns multipliers that lie beyond one block in every dimension, or in all but those of the batch: the
+        largest block for which the budget is enough.
         """
         batches = [i for i in self.all if self.structure.dimensions[i].batch]
         inner = [i for i in self.all if i not in batches] or batches
@@ -274,7 +273,7 @@ class Chooser:
         found = floor
         for _ in range(FRESH_DRAWS):
             drawn = int(floor * max(1.0, cap / floor) ** (0.75 * self.random.random()))
-            found = min(odd_looking(max(drawn, floor), floor, self.random), cap)
+            found = min(irregular_number(max(drawn, floor), floor, self.random), cap)
             if found * unit not in taken:
                 return found
         return found

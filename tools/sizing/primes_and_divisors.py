@@ -20,8 +20,8 @@ def is_prime(number: int) -> bool:
 
 
 def prime_at_most(number: int, least: int) -> int:
-    """The largest prime of at most `number`, not below `least` and not far below `number`; `number` itself where
-    there is none.
+    """Returns the largest prime of at most `number`, not below `least` and not far below `number`; `number` itself
+    where there is none.
     """
     lowest = max(least, number - PRIME_SPREAD)
     return next((n for n in range(number, lowest - 1, -1) if is_prime(n)), number)
@@ -37,7 +37,7 @@ def is_power_of_two(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0
 
 
-def odd_looking(number: int, least: int, random: Random) -> int:
+def irregular_number(number: int, least: int, random: Random) -> int:
     """A prime, an odd number, or a power of two plus or minus one, not above `number` by more than one and not
     below `least`.
     """
@@ -57,8 +57,8 @@ def divisors(number: int, most: int, extra: Iterable[int] = ()) -> list[int]:
     return [*sorted((*wanted, *others)[: most - 1]), number]
 
 
-def describe(value: int, blocks: Sequence[int]) -> str:
-    """What is special about a size, in a few words."""
+def describe_number(value: int, blocks: Sequence[int]) -> str:
+    """Describes in a few words how a size relates to the blocks."""
     if value < SMALL_NUMBER:
         return str(value)
     words = _about_blocks(value, blocks)

@@ -1,4 +1,4 @@
-"""Which sizes a candidate is traced and checked at, chosen from the verdict's seed and from the numbers that its
+"""Chooses the sizes that a candidate is traced and checked at, from the verdict's seed and from the numbers that its
 text names.
 """
 
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.dry_run import DryRunFailed, weigh
+from kernelwright.tools.references.dry_run import DryRunFailed, measure_cost
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.author_sizes import author_sizes
 from kernelwright.tools.sizing.numbers_in_text import compared_in, divisors_in, numbers_in, powers_in, thresholds_in
-from kernelwright.tools.sizing.size_draws import CPU_BUDGET, GPU_BUDGET, Budget, Drawn, draw_sizes, sizes_that_reach
-from kernelwright.tools.sizing.size_search import places
+from kernelwright.tools.sizing.size_draws import CPU_BUDGET, GPU_BUDGET, Budget, DrawnSize, draw_sizes, sizes_that_reach
+from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.sizing.two_large_extents import two_large_extents
 from kernelwright.tools.tracing.client import SizeRequest
@@ -49,7 +49,7 @@ TABLE_BUDGET = (1 << 18, 1 << 13)
 """Elements of one whose outputs have no more than the second number: a table of which a few rows are read."""
 MIN_EXTENT = 3
 MAX_TIMES_LARGER = 2
-"""Times the problem's own extent that one may have on a GPU."""
+"""Largest factor by which an extent may exceed the problem's own on a GPU."""
 MIN_EXTENT_TO_CAP = 64
 POOL_SIZES = 14
 """Sizes that the verdicts of one epoch choose from, at most; twice as many as one verdict tries where that is less."""
@@ -61,21 +61,21 @@ MAX_REACHING_SIZES = 6
 
 
 class Selection(Value):
-    """What is to be traced: index 0 is the problem's own size."""
+    """The sizes to trace; index 0 is the problem's own size."""
 
     base: AtSize
     others: tuple[AtSize, ...] = ()
     notes: tuple[str, ...] = ()
     too_large: str = ""
-    """Why no interpreter can run it, on a CPU."""
+    """The reason why no interpreter can run the problem on a CPU."""
 
     @property
     def every(self) -> tuple[AtSize, ...]:
-        """All sizes but the problem's own, in the order of their traces."""
+        """Returns all sizes but the problem's own, in the order of their traces."""
         return (self.base, *self.others) if self.base.index else self.others
 
 
-def select(problem: Problem, source: str, device: str, seed: int, count: int) -> Selection:
+def select_sizes(problem: Problem, source: str, device: str, seed: int, count: int) -> Selection:
     """The base size and `count` others.
 
     On a GPU the base is the problem's own size; on a CPU a small one that an interpreter can run.
@@ -107,11 +107,11 @@ def select(problem: Problem, source: str, device: str, seed: int, count: int) ->
 class _Chosen(NamedTuple):
     """The sizes of a verdict beside its base."""
 
-    must: Sequence[Drawn]
+    must: Sequence[DrawnSize]
     """The author's own."""
-    every: list[Drawn]
+    every: list[DrawnSize]
     """All of them, the author's first."""
-    broad: Sequence[Drawn]
+    broad: Sequence[DrawnSize]
     """Those that are large in two dimensions at once, or in all."""
     notes: tuple[str, ...]
 
@@ -139,7 +139,7 @@ def _drawn(problem: Problem, source: str, base: dict[str, int], on_cpu: bool, se
         *rng.sample(crossing, min(len(crossing), CROSSING_SIZES)),
     ]
     own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
-    broad: tuple[Drawn, ...] = ()
+    broad: tuple[DrawnSize, ...] = ()
     if on_cpu and count >= FEW_SIZES:  # beside all others
         broad = _broad(problem, small, seed >> 16) or two_large_extents(problem, small, seed)
     wanted = max(0, count - len(own.sizes))
@@ -156,7 +156,7 @@ def _drawn(problem: Problem, source: str, base: dict[str, int], on_cpu: bool, se
     return _Chosen(must, found, broad, own.notes if len(found) < count else ())
 
 
-def _some_of(thin: Sequence[Drawn], rng: random.Random, count: int) -> list[Drawn]:
+def _some_of(thin: Sequence[DrawnSize], rng: random.Random, count: int) -> list[DrawnSize]:
     """Picks so many of the sizes with one full extent, those first that are beyond what 16 bits count."""
     beyond = [d for d in thin if max(d.sizes.values(), default=0) > MAX_INT16]
     first = rng.sample(beyond, min(len(beyond), count))
@@ -164,11 +164,11 @@ def _some_of(thin: Sequence[Drawn], rng: random.Random, count: int) -> list[Draw
     return [*first, *rng.sample(rest, min(len(rest), count - len(first)))]
 
 
-def _cap_extents(drawn: Iterable[Drawn], problem: Problem) -> tuple[Drawn, ...]:
+def _cap_extents(drawn: Iterable[DrawnSize], problem: Problem) -> tuple[DrawnSize, ...]:
     """On a GPU no extent is much beyond the problem's own: a head of 5,000 where there are 64 takes a compiler
     minutes and tells nothing.
     """
-    full, found = places(problem), dict[tuple[int, ...], Drawn]()
+    full, found = changeable_integers(problem), dict[tuple[int, ...], DrawnSize]()
     for one in drawn:
         large = {n for n, v in one.sizes.items() if v > max(MAX_TIMES_LARGER * full.get(n, v), MIN_EXTENT_TO_CAP)}
         sizes = {n: full[n] if n in large else v for n, v in one.sizes.items()}
@@ -181,16 +181,16 @@ def _cap_extents(drawn: Iterable[Drawn], problem: Problem) -> tuple[Drawn, ...]:
 
 def _runs(problem: Problem, sizes: dict[str, int]) -> bool:
     try:
-        weight = weigh(problem.with_sizes(sizes))
+        cost = measure_cost(problem.with_sizes(sizes))
     except (DryRunFailed, ProblemError):
         return False
-    return weight.elements <= GPU_BUDGET.elements
+    return cost.elements <= GPU_BUDGET.elements
 
 
 @functools.lru_cache(maxsize=256)
 def _crossing(
     problem: Problem, base: tuple[tuple[str, int], ...], thresholds: tuple[int, ...], budget: Budget
-) -> tuple[Drawn, ...]:
+) -> tuple[DrawnSize, ...]:
     """Sizes on the other side of the numbers that a text compares with and that are no block sizes."""
     if not thresholds:
         return ()
@@ -202,7 +202,7 @@ def _crossing(
 
 
 @functools.lru_cache(maxsize=256)
-def _broad(problem: Problem, base: tuple[tuple[str, int], ...], epoch: int) -> tuple[Drawn, ...]:
+def _broad(problem: Problem, base: tuple[tuple[str, int], ...], epoch: int) -> tuple[DrawnSize, ...]:
     """One size that is large in every dimension at once: elsewhere two places are never both beyond something."""
     if len(base) > BROAD_DIMENSIONS:
         return ()
@@ -210,13 +210,15 @@ def _broad(problem: Problem, base: tuple[tuple[str, int], ...], epoch: int) -> t
 
 
 @functools.lru_cache(maxsize=256)
-def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget) -> tuple[Drawn, ...]:
+def _just_beyond(
+    problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget
+) -> tuple[DrawnSize, ...]:
     """Returns for each dimension the sizes in which it exceeds a number by least, the largest dimensions of a problem
     first.
     """
-    small, full = dict(base), places(problem)
+    small, full = dict(base), changeable_integers(problem)
     found = sizes_that_reach(problem, small, (number,), budget.with_(rows=MAX_REACHING_ROWS)).sizes
-    nearest: dict[str, Drawn] = {}
+    nearest: dict[str, DrawnSize] = {}
     for drawn in found:
         for name in (n for n, v in drawn.sizes.items() if small.get(n, v) < number < v < full.get(n, v)):
             if name not in nearest or drawn.sizes[name] < nearest[name].sizes[name]:
@@ -225,7 +227,9 @@ def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: in
 
 
 @functools.lru_cache(maxsize=256)
-def _multiples(problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget) -> tuple[Drawn, ...]:
+def _multiples(
+    problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget
+) -> tuple[DrawnSize, ...]:
     """Returns for each dimension a size in which it is a multiple of a number."""
     small = dict(base)
     found = sizes_that_reach(problem, small, (number,), budget.with_(rows=MAX_REACHING_ROWS)).sizes
@@ -234,14 +238,14 @@ def _multiples(problem: Problem, base: tuple[tuple[str, int], ...], number: int,
 
 
 @functools.lru_cache(maxsize=256)
-def _with_one_full_extent(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[Drawn, ...]:
+def _with_one_full_extent(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[DrawnSize, ...]:
     """Small sizes but for one extent, which is the problem's own: a kernel that does something else just there is seen
     without a GPU.
 
     Names with equal extents keep them equal.
     """
-    small, full = dict(base), places(problem)
-    found: list[Drawn] = []
+    small, full = dict(base), changeable_integers(problem)
+    found: list[DrawnSize] = []
     for extent in sorted({full[n] for n in small if full.get(n, 0) > small[n]}):
         names = [n for n in small if full.get(n) == extent]
         for chosen in ([[n] for n in names] if len(names) > 1 else []) + [names]:
@@ -249,31 +253,31 @@ def _with_one_full_extent(problem: Problem, base: tuple[tuple[str, int], ...]) -
             for others in (small, least):
                 sizes = {**others, **dict.fromkeys(chosen, extent)}
                 if _is_light(problem.with_sizes(sizes)):
-                    found.append(Drawn(sizes=sizes, why=f"{', '.join(chosen)} as in the problem, the rest small"))
+                    found.append(DrawnSize(sizes=sizes, why=f"{', '.join(chosen)} as in the problem, the rest small"))
                     break
     return tuple(found[:MAX_THIN_SIZES])
 
 
 def _is_light(problem: Problem) -> bool:
     try:
-        weight = weigh(problem)
+        cost = measure_cost(problem)
     except (DryRunFailed, ProblemError):
         return False
-    made = sum(math.prod(shape) for shape in weight.outputs)
+    made = sum(math.prod(shape) for shape in cost.outputs)
     most = TABLE_BUDGET[0] if made <= TABLE_BUDGET[1] else THIN_BUDGET[0]
-    return weight.elements <= most and weight.operations <= THIN_BUDGET[1]
+    return cost.elements <= most and cost.operations <= THIN_BUDGET[1]
 
 
 @functools.lru_cache(maxsize=256)
 def _draw_pool(
     problem: Problem, base: tuple[tuple[str, int], ...], on_cpu: bool, epoch: int, count: int
-) -> tuple[Drawn, ...]:
+) -> tuple[DrawnSize, ...]:
     drawn = draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, count, CPU_BUDGET if on_cpu else GPU_BUDGET).sizes
     return drawn if on_cpu else _cap_extents(drawn, problem)
 
 
-def requests(problem: Problem, selection: Selection, device: str, seed: int) -> list[SizeRequest]:
-    """What the tracer is asked for: the problem's own size first."""
+def trace_requests(problem: Problem, selection: Selection, device: str, seed: int) -> list[SizeRequest]:
+    """Returns the requests for the tracer, the problem's own size first."""
     rng = random.Random(seed)
     asked = [SizeRequest(spec=input_spec(problem, as_it_is=device != "cpu"))]  # a GPU judges it at this very size
     for size in selection.every:
@@ -284,7 +288,7 @@ def requests(problem: Problem, selection: Selection, device: str, seed: int) -> 
     return asked
 
 
-def reaching(problem: Problem, source: str, selection: Selection, device: str) -> list[AtSize]:
+def sizes_reaching_numbers(problem: Problem, source: str, selection: Selection, device: str) -> list[AtSize]:
     """Sizes that cross the thresholds which the candidate's text names, best first, for a kernel that no checked
     size launches.
     """

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
 from kernelwright.tools.problem import Problem, parse
-from kernelwright.tools.references.dry_run import Weight
+from kernelwright.tools.references.dry_run import ReferenceCost
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.learning import learn_structure
 from kernelwright.tools.sizing.multipliers import Chooser, usable_blocks, widen_budget
-from kernelwright.tools.sizing.primes_and_divisors import describe
-from kernelwright.tools.sizing.size_search import places
+from kernelwright.tools.sizing.primes_and_divisors import describe_number
+from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.sizing.structure import Budget, SizeStructure, same_form
 from kernelwright.tools.sizing.trial import Trials
@@ -27,7 +27,7 @@ __all__ = [
     "CPU_BUDGET",
     "GPU_BUDGET",
     "Budget",
-    "Drawn",
+    "DrawnSize",
     "DrawnSizes",
     "draw_sizes",
     "functions_of",
@@ -42,12 +42,12 @@ DRAWING_CALLS = 8_000
 MAX_ATTEMPTS_PER_SIZE = 3
 """Sets of multipliers that are tried for each size that is wanted."""
 COST_SLACK = 1.5
-"""How many times what was estimated a dry run may weigh, where sizes are over the budget in any case."""
+"""How many times its estimated cost a dry run may have, where sizes are over the budget in any case."""
 MAX_DESCRIBED_DIMENSIONS = 4
 """Dimensions that a size's description names."""
 
 
-class Drawn(Value):
+class DrawnSize(Value):
     """One set of sizes."""
 
     sizes: dict[str, int]
@@ -72,7 +72,7 @@ class Drawn(Value):
 class DrawnSizes(Value):
     """The sizes at which a candidate is checked."""
 
-    sizes: tuple[Drawn, ...]
+    sizes: tuple[DrawnSize, ...]
     notes: tuple[str, ...] = ()
     """Why there are fewer than asked for, and what stays as it is."""
 
@@ -84,7 +84,7 @@ def draw_sizes(
     seed: int,
     count: int,
     budget: Budget,
-    must: Sequence[Drawn] = (),
+    must: Sequence[DrawnSize] = (),
 ) -> DrawnSizes:
     """Up to `count` distinct sizes, none of them the base's or the written ones: the same on every machine for the same
     arguments.
@@ -125,7 +125,7 @@ def _why_few(problem: Problem, structure: SizeStructure) -> str:
         return "the reference does not run without data"
     if structure.dimensions:
         return "no more distinct ones within the budget"
-    if not places(problem):
+    if not changeable_integers(problem):
         return "no size is written where it could be changed"
     return "the reference runs with no other sizes that were tried"
 
@@ -139,14 +139,14 @@ class _Drawing:
         structure: SizeStructure,
         blocks: Sequence[int],
         budget: Budget,
-        must: Sequence[Drawn],
+        must: Sequence[DrawnSize],
         taken: Sequence[Mapping[str, int]],
     ) -> None:
         self.structure, self.blocks, self.budget = structure, blocks, budget
         self.most = budget
         self.trials = Trials(problem, {}, DRAWING_CALLS, structure.real)
         self.found = list(must)
-        written = places(problem)
+        written = changeable_integers(problem)
         known = [structure.base, written, *taken, *(d.sizes for d in must if not d.inputs)]
         self.seen = {self._values(sizes, written) for sizes in known}
         self.written = written
@@ -174,9 +174,9 @@ class _Drawing:
             if values in self.seen:
                 continue
             self.seen.add(values)
-            weight = self.trials.at(sizes)
-            if weight is not None and self._good(weight):
-                self.found.append(Drawn(sizes=sizes, why=self._why(choice)))
+            cost = self.trials.at(sizes)
+            if cost is not None and self._good(cost):
+                self.found.append(DrawnSize(sizes=sizes, why=self._why(choice)))
                 return True
         return False
 
@@ -191,17 +191,17 @@ class _Drawing:
             if self.budget.admits(structure.load(near)):
                 yield near
 
-    def _good(self, weight: Weight) -> bool:
+    def _good(self, cost: ReferenceCost) -> bool:
         own = self.structure.own
-        if own is None or not same_form(own, weight):
+        if own is None or not same_form(own, cost):
             return False
-        return self.most.holds(weight)
+        return self.most.holds(cost)
 
     def _why(self, multipliers: Sequence[int]) -> str:
         structure = self.structure
         values = {d.name: structure.value(i, multipliers) for i, d in enumerate(structure.dimensions)}
         telling = sorted(values.items(), key=lambda item: -item[1])[:MAX_DESCRIBED_DIMENSIONS]
-        return ", ".join(f"{name} {describe(value, self.blocks)}" for name, value in telling)
+        return ", ".join(f"{name} {describe_number(value, self.blocks)}" for name, value in telling)
 
 
 def sizes_that_reach(

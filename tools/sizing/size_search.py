@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import chain, product
 
 from kernelwright.tools.problem import Problem, inner_integers, module_integers, parse
-from kernelwright.tools.references.dry_run import MAX_OPERATOR_CALLS, DryRunFailed, Weight, weigh
+from kernelwright.tools.references.dry_run import MAX_OPERATOR_CALLS, DryRunFailed, ReferenceCost, measure_cost
 
 MAX_SHRUNK_ELEMENTS = 1 << 18
 """Elements of inputs, outputs and weights together that shrunk shapes should stay under."""
@@ -41,28 +41,28 @@ BOUND_SIZE_DIVISORS = (8, 4, 2)
 """Divisors of two sizes that are bound to one another."""
 
 
-def fits(weight: Weight) -> bool:
-    """Says whether a reference of this weight is small enough for the interpreter."""
-    return weight.elements <= MAX_SHRUNK_ELEMENTS and weight.operations <= MAX_SHRUNK_OPERATIONS
+def fits(cost: ReferenceCost) -> bool:
+    """Says whether a reference of this cost is small enough for the interpreter."""
+    return cost.elements <= MAX_SHRUNK_ELEMENTS and cost.operations <= MAX_SHRUNK_OPERATIONS
 
 
 class Search:
-    """`sizes` after `run()`: what was made smaller. `weight` is None where no dry run came to its end."""
+    """`sizes` after `run()`: what was made smaller. `cost` is None where no dry run came to its end."""
 
     def __init__(self, problem: Problem, factor: int = 1) -> None:
         self.problem, self.factor = problem, factor
-        self.original = places(problem)
+        self.original = changeable_integers(problem)
         self.sizes: dict[str, int] = {}
         self.trouble = ""
         """What the reference raised at its own sizes."""
         self._left = SEARCH_CALLS
-        self.weight = self._weigh({})
+        self.cost = self._measure_cost({})
 
     def run(self) -> None:
         """Makes sizes smaller until the reference fits, or nothing more can be made smaller."""
-        if self.weight is None and not self._jump():
+        if self.cost is None and not self._jump():
             return
-        if self.weight is not None and fits(self.weight):
+        if self.cost is not None and fits(self.cost):
             return
         self._rounds()
 
@@ -70,17 +70,17 @@ class Search:
         """Later rounds distort (images of 2 by 2), so what does not fit after all of them stays as the first one
         left it.
         """
-        after_first = (self.sizes, self.weight)
+        after_first = (self.sizes, self.cost)
         for step in range(MAX_ROUNDS):
             before, held = self.sizes, self._held()
             for name in sorted(self.original, key=lambda n: -self.value(n)):
                 self._reduce(name, step)
-            if self.weight is not None and fits(self.weight):
+            if self.cost is not None and fits(self.cost):
                 return
-            after_first = after_first if step else (self.sizes, self.weight)
+            after_first = after_first if step else (self.sizes, self.cost)
             if (step and self.sizes == before) or (held == self._held() and held > MAX_SHRUNK_ELEMENTS):
                 break
-        self.sizes, self.weight = after_first
+        self.sizes, self.cost = after_first
 
     def value(self, name: str) -> int:
         """The size of this name as it is now."""
@@ -95,8 +95,8 @@ class Search:
         longest = max(large, key=lambda n: large[n], default="")
         for step in range(MAX_ROUNDS if large else 0):
             sizes = {**goals, longest: goals[longest] >> 2 * step | 1}
-            if (weight := self._weigh(sizes, MAX_OPERATOR_CALLS_TO_JUMP)) is not None:
-                self.sizes, self.weight = sizes, weight
+            if (cost := self._measure_cost(sizes, MAX_OPERATOR_CALLS_TO_JUMP)) is not None:
+                self.sizes, self.cost = sizes, cost
                 return True
         return self._left > 0
 
@@ -105,7 +105,7 @@ class Search:
 
         Where they alone are too many and nothing changes them, the layers are written out.
         """
-        return sum(math.prod(shape) for shape in self.weight.weights) if self.weight else 0
+        return sum(math.prod(shape) for shape in self.cost.weights) if self.cost else 0
 
     def _reduce(self, name: str, step: int) -> None:
         """One integer made as small as its goal, alone or with all that have the same value."""
@@ -122,8 +122,8 @@ class Search:
             others = {self.value(n) for n in self.original if n not in group}
             for smaller in sizes_to_try(goal, value, others):
                 sizes = {**self.sizes, **dict.fromkeys(group, smaller)}
-                if (weight := self._weigh(sizes)) is not None:
-                    self._take(sizes, weight)
+                if (cost := self._measure_cost(sizes)) is not None:
+                    self._take(sizes, cost)
                     return True
         return False
 
@@ -137,31 +137,31 @@ class Search:
         for other, divisor in product(others, BOUND_SIZE_DIVISORS):
             if value % divisor == 0 and self.value(other) % divisor == 0:
                 sizes = {**self.sizes, name: value // divisor, other: self.value(other) // divisor}
-                if (weight := self._weigh(sizes)) is not None:
-                    self._take(sizes, weight)
+                if (cost := self._measure_cost(sizes)) is not None:
+                    self._take(sizes, cost)
                     return
 
-    def _take(self, sizes: dict[str, int], weight: Weight) -> None:
-        if self.weight is None or _is_lighter(weight, self.weight):
-            self.sizes, self.weight = sizes, weight
+    def _take(self, sizes: dict[str, int], cost: ReferenceCost) -> None:
+        if self.cost is None or _is_lighter(cost, self.cost):
+            self.sizes, self.cost = sizes, cost
 
-    def _weigh(self, sizes: dict[str, int], most: int = MAX_OPERATOR_CALLS) -> Weight | None:
+    def _measure_cost(self, sizes: dict[str, int], most: int = MAX_OPERATOR_CALLS) -> ReferenceCost | None:
         """Weighs the sizes; None where the reference does not run with them, takes too long to try, or computes
         nothing.
         """
         if self._left <= 0:
             return None
         try:
-            weight = weigh(self.problem.with_sizes(sizes), min(most, self._left))
+            cost = measure_cost(self.problem.with_sizes(sizes), min(most, self._left))
         except DryRunFailed as failed:
             self._left -= failed.ops + FAILED_CALLS
             self.trouble = self.trouble if sizes else str(failed)
             return None
-        self._left -= weight.ops
-        return weight if all(0 not in shape for shape in weight.inputs + weight.outputs) else None
+        self._left -= cost.ops
+        return cost if all(0 not in shape for shape in cost.inputs + cost.outputs) else None
 
 
-def places(problem: Problem) -> dict[str, int]:
+def changeable_integers(problem: Problem) -> dict[str, int]:
     """Every integer of the reference that may be a size and that its classes do not read: with a name, inside a
     tuple, or written into get_inputs.
     """
@@ -213,7 +213,7 @@ def _odd_multiple(number: int, least: int) -> int:
     return number * (times | 1)
 
 
-def _is_lighter(one: Weight, other: Weight) -> bool:
+def _is_lighter(one: ReferenceCost, other: ReferenceCost) -> bool:
     return (
         one.elements <= other.elements
         and one.operations <= other.operations

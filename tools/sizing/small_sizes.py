@@ -13,9 +13,15 @@ from functools import lru_cache
 
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dry_run import Weight, count_held_elements, run_once, weigh
+from kernelwright.tools.references.dry_run import ReferenceCost, count_held_elements, measure_cost, run_once
 from kernelwright.tools.report import Value
-from kernelwright.tools.sizing.size_search import MAX_SHRUNK_ELEMENTS, MAX_SHRUNK_OPERATIONS, Search, fits, places
+from kernelwright.tools.sizing.size_search import (
+    MAX_SHRUNK_ELEMENTS,
+    MAX_SHRUNK_OPERATIONS,
+    Search,
+    changeable_integers,
+    fits,
+)
 
 MAX_RUN_FOR_REAL = (1 << 25, 2_000_000_000)
 """Elements and operations up to which a reference that stays too large is run for real."""
@@ -73,13 +79,13 @@ def _shrink(source: str) -> SmallSizes:
 def _attempt(problem: Problem, factor: int) -> SmallSizes:
     search = Search(problem, factor)
     search.run()
-    if search.weight is None:
+    if search.cost is None:
         if found := _as_it_is(problem):
             return found
         why = search.trouble or "it takes too many operations to try"
         return SmallSizes(sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {why}", fits=False)
-    if not _runnable(search.weight):
-        return _described(problem, search.sizes, search.weight, "not run for real: too large")
+    if not _runnable(search.cost):
+        return _described(problem, search.sizes, search.cost, "not run for real: too large")
     return _confirmed(problem, search)
 
 
@@ -92,11 +98,11 @@ def _confirmed(problem: Problem, search: Search) -> SmallSizes:
     undone = ({n: v for n, v in search.sizes.items() if n != out} for out in reversed(search.sizes))
     for sizes in (search.sizes, followed, *undone):
         try:
-            weight = weigh(problem.with_sizes(sizes))
-            if _runnable(weight):
+            cost = measure_cost(problem.with_sizes(sizes))
+            if _runnable(cost):
                 finite, flat = _look(run_once(problem.with_sizes(sizes)))
                 note = "" if finite else "the outputs are not finite at these sizes"
-                return _described(problem, sizes, weight, note).with_(flat=flat)
+                return _described(problem, sizes, cost, note).with_(flat=flat)
         except Exception as error:
             trouble = trouble or first_line(error)
     return SmallSizes(sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {trouble}", fits=False)
@@ -108,34 +114,28 @@ def _followers(search: Search) -> dict[str, int]:
     return {name: new[value] for name, value in search.original.items() if value in new}
 
 
-def _described(problem: Problem, sizes: dict[str, int], weight: Weight, note: str) -> SmallSizes:
+def _described(problem: Problem, sizes: dict[str, int], cost: ReferenceCost, note: str) -> SmallSizes:
     notes = [note] if note else []
-    if not fits(weight):
-        notes.append(_why_too_large(problem, sizes, weight))
+    if not fits(cost):
+        notes.append(_why_too_large(problem, sizes, cost))
     elif not sizes:
         notes.append(OWN_SIZES_ARE_SMALL)
     how = SizesOrigin.SEARCHED if sizes else SizesOrigin.UNCHANGED
-    return SmallSizes(sizes=sizes, how=how, note="; ".join(notes), fits=fits(weight) or _heavy_by_weights(weight))
+    return SmallSizes(sizes=sizes, how=how, note="; ".join(notes), fits=fits(cost) or _heavy_by_weights(cost))
 
 
-def _heavy_by_weights(weight: Weight) -> bool:
+def _heavy_by_weights(cost: ReferenceCost) -> bool:
     """Whether only weights are too large: an interpreter has no more to do than elsewhere, and reads them once."""
-    held = sum(_numel(shape) for shape in weight.weights)
-    rest = weight.elements - held
-    return (
-        held <= MAX_INTERPRETED_WEIGHTS and rest <= MAX_SHRUNK_ELEMENTS and weight.operations <= MAX_SHRUNK_OPERATIONS
-    )
+    held = sum(_numel(shape) for shape in cost.weights)
+    rest = cost.elements - held
+    return held <= MAX_INTERPRETED_WEIGHTS and rest <= MAX_SHRUNK_ELEMENTS and cost.operations <= MAX_SHRUNK_OPERATIONS
 
 
-def _why_too_large(problem: Problem, sizes: dict[str, int], weight: Weight) -> str:
+def _why_too_large(problem: Problem, sizes: dict[str, int], cost: ReferenceCost) -> str:
     """Why it is still too large."""
-    heavy = (
-        f"{weight.elements:,} elements"
-        if weight.elements > MAX_SHRUNK_ELEMENTS
-        else f"{weight.operations:,} operations"
-    )
-    held = sum(_numel(shape) for shape in weight.weights)
-    if not places(problem):
+    heavy = f"{cost.elements:,} elements" if cost.elements > MAX_SHRUNK_ELEMENTS else f"{cost.operations:,} operations"
+    held = sum(_numel(shape) for shape in cost.weights)
+    if not changeable_integers(problem):
         return f"{heavy}: no size is written where it could be changed"
     if held > MAX_SHRUNK_ELEMENTS:
         return f"{heavy}: {held:,} of them weights of layers whose widths are written inside Model"
@@ -154,8 +154,8 @@ def _as_it_is(problem: Problem) -> SmallSizes | None:
     return SmallSizes(sizes={}, how=SizesOrigin.UNCHANGED, note=note, flat=flat)
 
 
-def _runnable(weight: Weight) -> bool:
-    return weight.elements <= MAX_RUN_FOR_REAL[0] and weight.operations <= MAX_RUN_FOR_REAL[1]
+def _runnable(cost: ReferenceCost) -> bool:
+    return cost.elements <= MAX_RUN_FOR_REAL[0] and cost.operations <= MAX_RUN_FOR_REAL[1]
 
 
 def _look(outputs: list[object]) -> tuple[bool, bool]:

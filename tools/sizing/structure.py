@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kernelwright.tools.references.dry_run import Weight
+from kernelwright.tools.references.dry_run import ReferenceCost
 from kernelwright.tools.report import Value
 
 
@@ -43,9 +43,9 @@ class Budget(Value):
         values = {name: int(value * factor) for name, value in self}
         return Budget(**values)
 
-    def holds(self, weight: Weight) -> bool:
-        """Whether a reference of this weight lies within all bounds."""
-        return self.admits(Load.of(weight))
+    def holds(self, cost: ReferenceCost) -> bool:
+        """Whether a reference of this cost lies within all bounds."""
+        return self.admits(Load.of(cost))
 
     def admits(self, load: Load) -> bool:
         """Whether this load lies within all bounds."""
@@ -63,10 +63,10 @@ class Load:
     calls: float
 
     @classmethod
-    def of(cls, weight: Weight) -> Load:
+    def of(cls, cost: ReferenceCost) -> Load:
         """The load that a dry run weighed."""
-        rows = max((math.prod(shape[:-1]) for shape in weight.inputs + weight.outputs), default=0)
-        return cls(weight.elements, weight.operations, rows, weight.ops)
+        rows = max((math.prod(shape[:-1]) for shape in cost.inputs + cost.outputs), default=0)
+        return cls(cost.elements, cost.operations, rows, cost.ops)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Probe:
     """A dry run in which one dimension differed from the base."""
 
     multiplier: int
-    weight: Weight
+    cost: ReferenceCost
     growth: float
     """The power of the multiplier by which the operations grow, at the most that was seen."""
     calls_growth: float = 0.0
@@ -121,9 +121,9 @@ class SizeStructure:
     """Sizes that every choice keeps, unless a term says otherwise."""
     dimensions: tuple[Dimension, ...]
     terms: dict[str, Term]
-    own: Weight | None
+    own: ReferenceCost | None
     """At the base; None where the reference does not run there."""
-    least: Weight | None
+    least: ReferenceCost | None
     """What the reference weighs with all dimensions at their floors; None where it does not run there."""
     probes: tuple[Probe, ...]
     """One for each dimension."""
@@ -183,7 +183,7 @@ class SizeStructure:
         if self.own is None:
             return _Extents(0, 0, ())
         groups = (self.own.inputs + self.own.outputs, self.own.weights)
-        moved = [(p.weight.inputs + p.weight.outputs, p.weight.weights) for p in self.probes]
+        moved = [(p.cost.inputs + p.cost.outputs, p.cost.weights) for p in self.probes]
         constant, rows, tensors = 0, 0, list[_Shape]()
         for kind, seen in ((0, True), (1, False)):
             counted = Counter(zip(groups[kind], *(m[kind] for m in moved), strict=True))
@@ -236,15 +236,15 @@ class _Extents:
     tensors: tuple[_Shape, ...]
 
 
-def same_form(one: Weight, other: Weight) -> bool:
+def same_form(one: ReferenceCost, other: ReferenceCost) -> bool:
     """Whether there are as many inputs, outputs and weights, each with as many axes."""
     pairs = ((one.inputs, other.inputs), (one.outputs, other.outputs), (one.weights, other.weights))
     return all([len(s) for s in a] == [len(s) for s in b] for a, b in pairs)
 
 
-def probe(own: Weight, weight: Weight, multiplier: int, base: int) -> Probe:
+def measure_growth(own: ReferenceCost, cost: ReferenceCost, multiplier: int, base: int) -> Probe:
     """What a dry run with another multiplier in one dimension shows."""
     ratio = math.log(multiplier / base)
-    growth = math.log(weight.operations / own.operations) / ratio if own.operations and weight.operations else 1.0
-    calls = math.log(weight.ops / own.ops) / ratio if own.ops and weight.ops else 0.0
-    return Probe(multiplier, weight, max(0.0, growth), max(0.0, calls))
+    growth = math.log(cost.operations / own.operations) / ratio if own.operations and cost.operations else 1.0
+    calls = math.log(cost.ops / own.ops) / ratio if own.ops and cost.ops else 0.0
+    return Probe(multiplier, cost, max(0.0, growth), max(0.0, calls))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.dry_run import DryRunFailed, Weight, run_once, weigh
+from kernelwright.tools.references.dry_run import DryRunFailed, ReferenceCost, measure_cost, run_once
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.report import Value
 
@@ -32,7 +32,7 @@ milliseconds.
 class DryRunOutcome(Value):
     """What came of one dry run."""
 
-    weight: Weight | None
+    cost: ReferenceCost | None
     """None where the reference raised, made too many calls, or computes nothing at these sizes."""
     calls: int
     """aten calls that it is charged for."""
@@ -47,8 +47,8 @@ class Trials:
         self.trouble = ""
         """What the reference raised last."""
 
-    def at(self, changed: Mapping[str, int]) -> Weight | None:
-        """The reference's weight with `changed` on top of the base; None where it does not run so, or where the
+    def at(self, changed: Mapping[str, int]) -> ReferenceCost | None:
+        """The reference's cost with `changed` on top of the base; None where it does not run so, or where the
         budget is used up.
         """
         if self.left <= 0:
@@ -56,29 +56,29 @@ class Trials:
         trial = _tried(self.problem.source, tuple(sorted({**self.base, **changed}.items())), self.real)
         self.left -= trial.calls
         self.trouble = trial.why or self.trouble
-        return trial.weight
+        return trial.cost
 
 
 @lru_cache(maxsize=4096)
 def _tried(source: str, sizes: tuple[tuple[str, int], ...], real: bool) -> DryRunOutcome:
     problem = Problem(name="reference", source=source).with_sizes(dict(sizes))
     try:
-        weight = _weigh_for_real(problem) if real else weigh(problem, MAX_DRY_RUN_CALLS)
+        cost = _measure_cost_for_real(problem) if real else measure_cost(problem, MAX_DRY_RUN_CALLS)
     except DryRunFailed as failed:
-        return DryRunOutcome(weight=None, calls=TRIAL_CALLS + FAILED_CALLS + failed.ops, why=str(failed))
-    if any(0 in shape for shape in weight.inputs + weight.outputs):
-        return DryRunOutcome(weight=None, calls=TRIAL_CALLS + weight.ops, why="an input or an output is empty")
-    return DryRunOutcome(weight=weight, calls=TRIAL_CALLS + weight.ops)
+        return DryRunOutcome(cost=None, calls=TRIAL_CALLS + FAILED_CALLS + failed.ops, why=str(failed))
+    if any(0 in shape for shape in cost.inputs + cost.outputs):
+        return DryRunOutcome(cost=None, calls=TRIAL_CALLS + cost.ops, why="an input or an output is empty")
+    return DryRunOutcome(cost=cost, calls=TRIAL_CALLS + cost.ops)
 
 
-def runs_for_real(problem: Problem, weight: Weight | None) -> bool | None:
+def runs_for_real(problem: Problem, cost: ReferenceCost | None) -> bool | None:
     """Whether the reference runs with data on a CPU; None where it is too large to be tried.
 
-    weight: its own, None where it does not even run without data.
+    cost: its own, None where it does not even run without data.
     """
-    if weight is None:
+    if cost is None:
         return False
-    if weight.elements > REAL_ELEMENTS or weight.operations > REAL_OPERATIONS:
+    if cost.elements > REAL_ELEMENTS or cost.operations > REAL_OPERATIONS:
         return None
     try:
         return bool(run_once(problem))
@@ -86,10 +86,9 @@ def runs_for_real(problem: Problem, weight: Weight | None) -> bool | None:
         return False
 
 
-def _weigh_for_real(problem: Problem) -> Weight:
-    """Weighs as `tools.dry_run.weigh` does, with data on a CPU; its operations are only what is read and written.
-
-    Raises DryRunFailed.
+def _measure_cost_for_real(problem: Problem) -> ReferenceCost:
+    """Measures as `tools.references.dry_run.measure_cost` does, with data on a CPU; operations are counted as elements
+    that are read and written. Raises DryRunFailed.
     """
     import torch
 
@@ -103,7 +102,7 @@ def _weigh_for_real(problem: Problem) -> Weight:
         raise DryRunFailed(str(error), FAILED_CALLS) from error
     held = [*model.parameters(), *model.buffers()]
     elements = sum(t.numel() for t in (*given, *made, *held))
-    return Weight(
+    return ReferenceCost(
         inputs=shapes,
         outputs=_shapes(made),
         weights=_shapes(held),

@@ -12,21 +12,21 @@ from collections.abc import Iterator
 from random import Random
 
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.dry_run import DryRunFailed, weigh
+from kernelwright.tools.references.dry_run import DryRunFailed, measure_cost
 from kernelwright.tools.sizing.learning import learn_structure
-from kernelwright.tools.sizing.size_draws import Drawn
-from kernelwright.tools.sizing.size_search import places
+from kernelwright.tools.sizing.size_draws import DrawnSize
+from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.sizing.structure import Budget, Load, same_form
 
 BUDGET = Budget(elements=1 << 19, operations=48_000_000, rows=1 << 10)
-"""What a size with its two large dimensions may weigh."""
+"""Largest cost of a size with two large dimensions."""
 BUDGET_OF_MUCH_WORK = Budget(elements=1 << 17, operations=60_000_000, rows=1 << 13)
-"""What it may weigh where each element is worked with OPERATIONS_OF_MUCH_WORK times (attention): there kernels take
+"""Largest cost where each element takes part in OPERATIONS_OF_MUCH_WORK operations (attention): kernels there take
 blocks of rows, and a program for each of them is rare.
 """
 OPERATIONS_OF_MUCH_WORK = 256
 BUDGET_OF_OTHER_DIMENSIONS = Budget(elements=1 << 17, operations=10_000_000, rows=1 << 10)
-"""What it may weigh once its other dimensions are enlarged, too."""
+"""Largest cost once the other dimensions are enlarged, too."""
 SLACK = 1.5
 """How many times the budget a dry run may weigh: what is admitted before it is an estimate."""
 MAX_FEW_DIMENSIONS = 2
@@ -46,7 +46,7 @@ LEAST_TIMES_LARGER = 2
 
 
 @functools.lru_cache(maxsize=256)
-def two_large_extents(problem: Problem, base: tuple[tuple[str, int], ...], seed: int) -> tuple[Drawn, ...]:
+def two_large_extents(problem: Problem, base: tuple[tuple[str, int], ...], seed: int) -> tuple[DrawnSize, ...]:
     """Sizes such that every two dimensions are together, in one of them, as near to the problem's own extents as the
     budget admits, and the others as large as that leaves room for: a kernel that goes wrong where two places are both
     far out is right wherever only one is. Where there are more than MAX_SIZES, the seed says which of them.
@@ -64,12 +64,12 @@ class _Pairs:
 
     def __init__(self, problem: Problem, base: tuple[tuple[str, int], ...]) -> None:
         self.problem, self.structure = problem, learn_structure(problem, dict(base))
-        structure, full = self.structure, places(problem)
+        structure, full = self.structure, changeable_integers(problem)
         bases = structure.bases
         self.most = [full[d.name] * d.base // structure.value(i, bases) for i, d in enumerate(structure.dimensions)]
         self.large = [i for i, multiplier in enumerate(self.most) if multiplier >= MIN_TIMES_LARGER * bases[i]]
 
-    def sizes(self, chance: Random) -> Iterator[Drawn]:
+    def sizes(self, chance: Random) -> Iterator[DrawnSize]:
         """Yields sizes until every pair was large in one of them, in an order of chance."""
         left = list(itertools.combinations(self.large, 2))
         chance.shuffle(left)
@@ -80,10 +80,10 @@ class _Pairs:
                 if self._runs(sizes := self.structure.sizes(multipliers)):
                     left = [p for p in left if not all(multipliers[i] * SHARE_OF_BOTH >= self.most[i] for i in p)]
                     names = " and ".join(self.structure.dimensions[i].name for i in pair)
-                    yield Drawn(sizes=sizes, why=f"{names} both large")
+                    yield DrawnSize(sizes=sizes, why=f"{names} both large")
                     break
 
-    def alone(self) -> Iterator[Drawn]:
+    def alone(self) -> Iterator[DrawnSize]:
         """Yields sizes with one dimension as near to the problem's own extent as the budget admits, where each element
         is then worked with many times: elsewhere (`selection.py`) these are too much.
         """
@@ -93,7 +93,7 @@ class _Pairs:
             if multipliers is None or not _is_much_work(self.structure.load(multipliers)):
                 continue
             if self._runs(sizes := self.structure.sizes(multipliers)):
-                yield Drawn(sizes=sizes, why=f"{self.structure.dimensions[i].name} large, the rest small")
+                yield DrawnSize(sizes=sizes, why=f"{self.structure.dimensions[i].name} large, the rest small")
 
     def _enlarged(self, pair: tuple[int, int], chance: Random) -> list[list[int]]:
         """Returns choices in which neither of the pair could be larger within the budget, in an order of chance: first
@@ -135,13 +135,13 @@ class _Pairs:
 
     def _runs(self, sizes: dict[str, int]) -> bool:
         try:
-            weight = weigh(self.problem.with_sizes(sizes))
+            cost = measure_cost(self.problem.with_sizes(sizes))
         except (DryRunFailed, ProblemError):
             return False
         return (
             self.structure.own is not None
-            and same_form(self.structure.own, weight)
-            and _is_admitted(Load.of(weight), SLACK)
+            and same_form(self.structure.own, cost)
+            and _is_admitted(Load.of(cost), SLACK)
         )
 
 

@@ -40,14 +40,16 @@ BASELINE_SECONDS = 180.0
 TIMED_CALLS = 50
 READY_MESSAGE = b"ready"
 MAX_PROBLEMS_PER_PROCESS = 64
-"""Problems that one process compiles before another takes its place: what it has compiled stays loaded in it."""
+"""Number of problems that one process compiles before another replaces it: compiled code stays loaded in
+the process.
+"""
 CORES_PER_AHEAD_PROCESS = 8
 MAX_AHEAD_PROCESSES = 4
 """Processes that compile ahead: each keeps half a gigabyte of the GPU, and has compilers of its own for kernels."""
 
 
 class BaselineRequest(Value):
-    """What the process is asked for."""
+    """The request to the process."""
 
     problem: Problem
     ahead: bool = False
@@ -71,7 +73,7 @@ class Baselines:
     """The torch.compile baselines of one device. Thread-safe; each problem is compiled once."""
 
     def __init__(self, device: str, cache_dir: Path | None = None) -> None:
-        """cache_dir: where they are kept for another day; None keeps them as long as this object lives."""
+        """cache_dir: folder where baselines are kept between processes; None keeps them for the life of this object."""
         self._device, self._folder = device, cache_dir / "baselines" if cache_dir else None
         self._known: dict[str, Baseline] = {}
         self._lock = threading.Lock()
@@ -98,9 +100,8 @@ class Baselines:
             self._compiler.get_ready()
 
     def timed(self, problem: Problem, environment: Environment) -> Baseline:
-        """Compiles and times the reference; to be called where nobody else is on the GPU.
-
-        Never raises: what does not work is in `note`.
+        """Compiles and times the reference. Call it where no other process uses the GPU. Never raises: an error is in
+        `note`.
         """
         key = _key(problem, environment)
         with self._lock:
@@ -114,7 +115,7 @@ class Baselines:
             return self._keep(key, found)
 
     def close(self) -> None:
-        """Ends the process, whatever it is at: who waits for it is told that it failed."""
+        """Ends the process, whatever it is doing; callers that wait for an answer get one that says so."""
         self._ahead.close()
         if (compiler := self._compiler) is not None:
             compiler.end()
@@ -146,7 +147,7 @@ def _key(problem: Problem, environment: Environment) -> str:
 
 
 class _Compiler:
-    """The process."""
+    """The process that compiles and times references."""
 
     def __init__(self, device: str) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
@@ -159,15 +160,14 @@ class _Compiler:
         return not self._trouble and self._problems < MAX_PROBLEMS_PER_PROCESS
 
     def get_ready(self) -> None:
-        """Waits until it has imported what it needs."""
+        """Waits until the process has imported its libraries."""
         if not self._ready:
             self._ready = True
             self._received(lambda: self._worker.receive(BASELINE_SECONDS))
 
     def answer(self, problem: Problem, *, ahead: bool = False) -> Baseline:
-        """What the process finds; where it has ended, or is ended for being late, the note says why.
-
-        ahead: nothing is timed, only compiled.
+        """Returns the process's answer; where the process has ended, or is ended for being late, the note says why.
+        ahead: the reference is only compiled, not timed.
         """
         self.get_ready()
         self._problems += 1
@@ -196,7 +196,7 @@ class _Compiler:
         self._worker.end()
 
     def close(self) -> None:
-        """Ends the process, where nobody waits for an answer."""
+        """Ends the process; no caller may wait for an answer."""
         self._worker.close()
         self._said.close()
 
@@ -244,7 +244,7 @@ class _Ahead:
                 compiler.close()
 
     def close(self) -> None:
-        """Ends every process, whatever it is at."""
+        """Ends every process, whatever it is doing."""
         with self._lock:
             self._closed = True
             for compiler in (*self._idle, *self._busy):

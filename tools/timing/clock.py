@@ -16,12 +16,14 @@ from kernelwright.tools.hardware.gpus import read_driver, read_sensors
 from kernelwright.tools.hardware.neighbours import neighbours_of
 from kernelwright.tools.replaying.gpu.stopwatch import flush_l2_cache
 from kernelwright.tools.report import InfrastructureError, Neighbour
-from kernelwright.tools.timing.measurement import Alternatives, Measurement
-from kernelwright.tools.timing.measuring import ANSWER_SECONDS, Asks, InputSet, Measuring, well_formed
+from kernelwright.tools.timing.measurement import Measurement, RankedConfigurations
+from kernelwright.tools.timing.measuring import ANSWER_SECONDS, InputSet, Measuring, ReplayChannel, well_formed
 from kernelwright.tools.timing.reference_clock import ReferenceClock
 
 SLOWED_FACTOR = 1.3
-"""A write over the cache that takes so many times what it took at first: another program is at work on this GPU."""
+"""Ratio of the time of a write over the cache to its first time beyond which another program is taken to be at work on
+this GPU.
+"""
 SLOWED_TRIES, SLOWED_PAUSE_SECONDS = 6, 0.5
 """Times that it is measured again, and the pause between them, before that is believed: what was freed, or is still
 being written, may take the GPU for a moment.
@@ -43,8 +45,8 @@ class Clock:
         self.uuid = _uuid_of(device)
 
     def sets_for(self, nbytes: int) -> int:
-        """How many sets of inputs there is room for, 2 at most. nbytes: inputs and outputs of one call, in float64 too
-        where that is computed.
+        """Returns the number of sets of inputs that fit into the memory, 2 at most. nbytes: inputs and outputs of one
+        call, in float64 too where that is computed.
 
         Both processes hold outputs of every set, and the candidate's holds a copy of the inputs too.
         """
@@ -53,7 +55,9 @@ class Clock:
         free, _ = torch.cuda.mem_get_info(self.device)
         return 2 if 8 * nbytes <= free else 1
 
-    def choose(self, process: Asks, inputs: InputSet, seconds: float = STEP_SECONDS) -> tuple[Alternatives, ...]:
+    def choose(
+        self, process: ReplayChannel, inputs: InputSet, seconds: float = STEP_SECONDS
+    ) -> tuple[RankedConfigurations, ...]:
         """Times every configuration of the autotuned launches of the opened trace.
 
         Raises Failed where one of them ends the process.
@@ -63,14 +67,14 @@ class Clock:
         with well_formed():
             times = {int(n): {int(k): float(ms) for k, ms in found} for n, found in reply["ms"]}
             return tuple(
-                Alternatives(number=int(n), ranked=tuple(map(int, order)),
+                RankedConfigurations(number=int(n), ranked=tuple(map(int, order)),
                 milliseconds=tuple(times[int(n)][k] for k in order))
                 for n, order in reply["ranked"]
             )  # fmt: skip
 
     def measure(
         self,
-        process: Asks,
+        process: ReplayChannel,
         reference: ReferenceClock,
         sets: Sequence[InputSet],
         *,

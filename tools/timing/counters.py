@@ -45,13 +45,13 @@ _SANITIZER_ERROR = re.compile(
 
 
 class CounterRun(Value):
-    """What came of a run under a tool."""
+    """The result of a run under a profiling tool."""
 
     metrics: dict[str, Number] = {}
     """Percent of the peak, averaged over the candidate's launches by their time."""
     failure: Failure | None = None
     note: str = ""
-    """Why there is nothing, in one line."""
+    """The reason why there is no result, in one line."""
 
 
 def find_tool(name: str, places: Iterable[str]) -> str | None:
@@ -62,9 +62,8 @@ def find_tool(name: str, places: Iterable[str]) -> str | None:
 
 
 def call_spec(source: Path, init: Any, inputs: Sequence[Any], device: str) -> dict[str, Any]:
-    """What `tools.tracing.profiled_calls` needs: arguments by shape, dtype and range, never by content.
-
-    init: (positional, named).
+    """Returns the description of a call that `tools.tracing.profiled_calls` reads: arguments by shape, dtype and range,
+    never by content. init: (positional, named).
     """
     return {
         "source": str(source),
@@ -117,7 +116,9 @@ def hardware_counters(
 
 
 def read_counters(text: str) -> dict[str, float]:
-    """ncu's raw CSV page: a header, a row of units, a row a launch. Averages by launch time."""
+    """Reads ncu's raw CSV page (a header, a row of units, a row for each launch) and averages the counters, weighted by
+    the launches' times.
+    """
     lines = [line for line in text.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(lines))
     launches = [(w, row) for row in rows if (w := _number(row.get(WEIGHT_METRIC))) is not None]
@@ -176,10 +177,7 @@ def memory_check(
 
 
 def read_memcheck(text: str, spec: Path | None = None) -> Failure | None:
-    """The first finding of memcheck's log.
-
-    spec: where the candidate's own file is named, so that its line can be shown.
-    """
+    """Returns the first finding of memcheck's log. spec: names the candidate's file, so that the line can be shown."""
     what = _SANITIZER_ERROR.search(text)
     if what is None:
         return None

@@ -1,6 +1,5 @@
-"""What is told beside a verdict: torch.compile's time, hardware counters, the sanitizer.
-
-Bounded in time, never fatal.
+"""Adds measurements to a verdict that are not part of it: torch.compile's time, hardware counters, the sanitizer. They
+are bounded in time and never fatal.
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ def add_extras(
     time_compiled: Callable[[], Baseline],
     say: Callable[[str], None],
 ) -> Report:
-    """The report with what was asked for and could be had.
-
-    time_compiled: times the reference that torch.compile has compiled.
+    """Returns the report with the extras that were asked for and could be measured. time_compiled: times the reference
+    that torch.compile has compiled.
     """
     if report.profile is None:
         return report

@@ -1,4 +1,4 @@
-"""What the clock found out, as values; and the statistics behind them. Milliseconds."""
+"""The clock's results as values, and their statistics. Times are in milliseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kernelwright.tools.report import Clocks, Neighbour, Number, Timing, Value
 
-Z95 = 1.96
+Z_SCORE_95 = 1.96
 
 
 class StepTime(Value):
@@ -16,16 +16,16 @@ class StepTime(Value):
 
     name: str
     grid: tuple[int, int, int] = (1, 1, 1)
-    """Programs; of an operator nothing is known."""
+    """Programs of a launch's grid; (1, 1, 1) for an operator."""
     launch: bool = True
     """False for an operator of torch."""
     milliseconds: Number
     """Timed by itself, with the cache as the step before it leaves it."""
     share: Number
-    """Its share of all steps of the call, 0 to 1."""
+    """Share of the time of all steps of the call, 0 to 1."""
 
 
-class Alternatives(Value):
+class RankedConfigurations(Value):
     """The configurations of one autotuned launch at this size."""
 
     number: int
@@ -42,7 +42,7 @@ class Measurement(Value):
     """One candidate against the reference on one GPU."""
 
     device: str
-    """The GPU's name."""
+    """The name of the GPU."""
     candidate: Timing
     eager: Timing
     speedup: Number
@@ -52,14 +52,13 @@ class Measurement(Value):
     captured: bool
     """Whether both were timed as CUDA graphs, without what their host code costs. False: both without."""
     host_overhead_ms: Number
-    """What the host takes to launch the steps of one call without a graph, beyond the time that the device takes.
-
-    In no speedup.
+    """Milliseconds that the host takes to launch the steps of one call without a graph, beyond the time of the device.
+    It is part of no speedup.
     """
     wall_ms: Number
     """A call with its preparation, by the judge's own clock."""
     eager_drift: Number
-    """The reference's median beside this candidate over its median of record, minus 1."""
+    """The ratio of the reference's median beside this candidate to its median of record, minus 1."""
     steps: tuple[StepTime, ...] = ()
     """Steps in order; the first 256 where there are more."""
     clocks: Clocks | None = None
@@ -74,7 +73,7 @@ def summarise_samples(samples: Sequence[float]) -> Timing:
     """
     ordered = sorted(samples)
     n = len(ordered)
-    half = Z95 * math.sqrt(n) / 2
+    half = Z_SCORE_95 * math.sqrt(n) / 2
     low = ordered[max(math.floor(n / 2 - half), 0)]
     high = ordered[min(math.ceil(n / 2 + half), n - 1)]
     return Timing(

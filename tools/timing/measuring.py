@@ -1,5 +1,5 @@
-"""One measurement: blocks of a candidate's calls, timed in its process, in turns with blocks of the reference's,
-timed here. Knows no GPU but through those two.
+"""Takes one measurement: blocks of a candidate's calls, timed in its process, alternate with blocks of the reference's,
+timed here. It reaches the GPU through these two only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from kernelwright.tools.hardware.gpus import read_clocks
-from kernelwright.tools.hardware.neighbours import busiest
+from kernelwright.tools.hardware.neighbours import busiest_readings
 from kernelwright.tools.report import Cheat, Clocks, Failed, Failure, Fault, Neighbour, Timing, clean_text
 from kernelwright.tools.timing.measurement import (
     Measurement,
@@ -46,11 +46,11 @@ ANSWER_SECONDS = 60.0
 """Seconds for any one answer of the candidate's process."""
 
 
-class Asks(Protocol):
-    """What the clock needs of tools/replaying/replayer.py."""
+class ReplayChannel(Protocol):
+    """The part of tools/replaying/replayer.py that the clock uses."""
 
     def ask(self, message: dict[str, Any], *, seconds: float, shared: Sequence[Any] = ()) -> dict[str, Any]:
-        """One exchange with the process about the opened trace. Raises Failed."""
+        """Sends one message about the opened trace and returns the answer. Raises Failed."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _Timed(NamedTuple):
 
 
 class TimedReference(Protocol):
-    """What the clock needs of tools/timing/reference_clock.py."""
+    """The part of tools/timing/reference_clock.py that the clock uses."""
 
     graphs: bool
     why: str
@@ -120,7 +120,7 @@ class TimedReference(Protocol):
 
 
 class TimedGpu(Protocol):
-    """What a measurement needs of tools/timing/clock.py."""
+    """The part of tools/timing/clock.py that a measurement uses."""
 
     name: str
     uuid: str
@@ -140,7 +140,7 @@ class Measuring:
     def __init__(
         self,
         clock: TimedGpu,
-        process: Asks,
+        process: ReplayChannel,
         reference: TimedReference,
         sets: Sequence[InputSet],
         choices: Mapping[int, int],
@@ -193,7 +193,7 @@ class Measuring:
             found = _Timed(
                 disturbed=disturbed, steps=steps, drift=drift,
                 clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None,
-                neighbours=busiest(meanwhile, self._clock.neighbours()),
+                neighbours=busiest_readings(meanwhile, self._clock.neighbours()),
             )  # fmt: skip
         if compare is not None:
             if self._sparing:
@@ -217,7 +217,9 @@ class Measuring:
         return self._blocks.samples
 
     def _open(self, everything: bool = False) -> float:
-        """Both sides in the same mode. Milliseconds that the candidate's host code would take without a graph."""
+        """Opens both sides in the same mode. Returns the milliseconds that the candidate's host code would take without
+        a graph.
+        """
         self._reference.open()
         return self._open_candidate(everything)
 
@@ -375,10 +377,7 @@ def _compare_timed(compare: Callable[[int], None], index: int) -> None:
 
 @contextmanager
 def well_formed() -> Iterator[None]:
-    """Round the reading of an answer.
-
-    Raises Failed where it has not the form of one: it is no process of ours any more.
-    """
+    """Turns an error while an answer is read into Failed: a process that answers in another form is no longer ours."""
     try:
         yield
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:

@@ -16,7 +16,7 @@ from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 
 BUDGET_MS, MIN_CALLS, MAX_CALLS = 200.0, 8, 60
-"""GPU time in milliseconds of the measurement of record, and the fewest and the most calls that it makes."""
+"""GPU time of the measurement of record in milliseconds, and the smallest and the largest number of its calls."""
 BLOCK_CALLS = 8
 HELD_GRAPHS_DIVISOR = 10
 """Graphs are kept between candidates where they hold no more than this part of the GPU's memory."""
@@ -53,7 +53,7 @@ class ReferenceClock:
         self.graphs = True
         """False once it was found that it cannot be captured, or that a candidate cannot."""
         self.why = ""
-        """What capturing said."""
+        """The error of capturing a graph."""
         self._record = {} if record is None else record
         self._buffers = buffers
         self._settings = settings
@@ -143,7 +143,7 @@ class ReferenceClock:
 
     @property
     def record(self) -> Timing:
-        """The measurement of record in the present mode; made now where there is none."""
+        """Returns the measurement of record in the present mode; it is taken now where there is none."""
         if self.graphs not in self._record:
             self.time_anew()
         return summarise_samples(self._record[self.graphs])

@@ -22,7 +22,7 @@ WINOGRAD_FACTOR = 4
 """F(4x4, 3x3) multiplies a quarter as often as a direct convolution (Lavin and Gray 2016)."""
 STRASSEN_FACTOR = 0.75
 """Two levels: (7/8)^2, rounded down."""
-FORMATS = {
+RATE_OF_DTYPE = {
     "float64": "fp64",
     "float32": "fp32",
     "float16": "fp16",
@@ -30,7 +30,7 @@ FORMATS = {
     "float8_e4m3fn": "fp8",
     "int8": "int8",
 }
-PRODUCTS_BY_PEAK = {
+PRODUCTS_OF_RATE = {
     "fp32": {"fp32": 1, "tf32": 3, "fp16": 3, "bf16": 3},
     "fp64": {"fp64": 1, "fp64_tensor": 1},
     "fp16": {"fp16": 1},
@@ -42,15 +42,15 @@ halves keep fp32's accuracy.
 
 
 class Work(Value):
-    """What one call of the reference costs at full shapes."""
+    """The cost of one call of the reference at full shapes."""
 
     bytes: int | None = None
     """Outputs, weights, and inputs on which the output depends; of a table only the rows that are looked up."""
     operations: int | None = None
     products: int | None = None
-    """Those of the operations that are in matmul, convolution and attention."""
+    """The part of the operations that is in matmul, convolution and attention."""
     precision: str = ""
-    """fp32, fp16 ...: of the largest product's operands, or of the first output."""
+    """The precision (fp32, fp16 ...) of the largest product's operands, or of the first output."""
     floor_bytes: int = 0
     """Bytes that no kernel can avoid moving."""
     floor_operations: int = 0
@@ -65,7 +65,7 @@ class Work(Value):
 
 
 class Structure(Value):
-    """What real values show and meta tensors cannot."""
+    """Properties of tensors that follow from their values and not from meta tensors."""
 
     unused: tuple[str, ...] = ()
     kept: dict[str, Number] = {}
@@ -75,7 +75,7 @@ class Structure(Value):
     """
 
 
-def count(problem: Problem, structure: Structure | None = None) -> Work:
+def count_work(problem: Problem, structure: Structure | None = None) -> Work:
     """Counts on meta tensors.
 
     structure: from `structure_of` on shapes that fit; without it every input counts and no operation is held to be
@@ -127,7 +127,7 @@ def _work(named: dict[str, Any], outputs: list[Any], seen: OperatorTally, struct
         bytes=written + sum(read.values()),
         operations=products + seen.elementwise,
         products=products,
-        precision=FORMATS.get(str(dtype).removeprefix("torch."), "fp32"),
+        precision=RATE_OF_DTYPE.get(str(dtype).removeprefix("torch."), "fp32"),
         floor_bytes=written + least,
         floor_operations=_least_operations(seen, outputs, structure),
         depth=max(1, drawn // max(1, sum(o.numel() for o in outputs))),
@@ -158,8 +158,8 @@ def _least_operations(seen: OperatorTally, outputs: list[Any], structure: Struct
 
 
 def structure_of(reference: Reference, seed: int = 0) -> Structure:
-    """Which inputs and weights the output depends on, bit by bit, and which inputs are triangular, sparse or
-    symmetric. Runs the model a few dozen times.
+    """Finds the inputs and weights that the output depends on, bit by bit, and the inputs that are triangular, sparse
+    or symmetric. Runs the model a few dozen times.
     """
     import torch
 
@@ -192,13 +192,13 @@ def _changes_output(
     """Whether another draw, or 20 times that with mixed signs, changes the output at all."""
     import torch
 
-    from kernelwright.tools.references.input_distributions import Draw, apply
+    from kernelwright.tools.references.input_distributions import Draw, apply_draw
 
     held = tensor.detach().clone()
     for large in (False, True):
         values = [other.detach().clone() + (1e-2 if torch.equal(other, held) and held.is_floating_point() else 0)]
         if large:
-            apply(Draw.LARGE, values)
+            apply_draw(Draw.LARGE, values)
         with torch.no_grad():
             tensor.copy_(values[0])
             changed = any(not torch.equal(a, b) for a, b in zip(base, _snapshot(reference, model, inputs), strict=True))
@@ -222,13 +222,12 @@ def _unstructured_share(tensor: Any) -> float:
 
 
 def best_rate(precision: str, rates: Mapping[str, float]) -> tuple[str, float] | None:
-    """The fastest honest way to `precision`: its name, such as `tf32/3`, and operations a second.
-
-    None where no peak is known.
+    """Returns the fastest peak at which `precision` can be reached: its name, such as `tf32/3`, and operations per
+    second. None where no peak is known.
     """
     ways = [
         (f"{name}/{parts}" if parts > 1 else name, rates[name] / parts)
-        for name, parts in PRODUCTS_BY_PEAK.get(precision, {precision: 1}).items()
+        for name, parts in PRODUCTS_OF_RATE.get(precision, {precision: 1}).items()
         if name in rates
     ]
     return max(ways, key=lambda way: way[1], default=None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, ProfileResult
-from kernelwright.tools.timing.roofline import Structure, Work, count, floor_ms, roofline, structure_of
+from kernelwright.tools.timing.roofline import Structure, Work, count_work, floor_ms, roofline, structure_of
 
 MIN_SHARE_OF_FLOOR = 0.9
 """Faster than this share of the floor is a fault: the clock, the counts and the peaks have their own errors."""
@@ -26,9 +26,9 @@ def work_of(problem: Problem) -> Work | None:
     key = (problem.name, problem.hash)
     if key not in _work_by_problem:
         try:
-            work = count(problem)
+            work = count_work(problem)
             _work_by_problem[key] = (
-                work.with_(bytes=count(problem, Structure(unused=unused)).bytes, unused=unused)
+                work.with_(bytes=count_work(problem, Structure(unused=unused)).bytes, unused=unused)
                 if (unused := _unused_tensors(problem))
                 else work
             )

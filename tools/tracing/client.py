@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from kernelwright.tools.references.input_spec import InputSpec
 from kernelwright.tools.report import Cheat, Failure, Fault, Isolation, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
-from kernelwright.tools.sandbox.run_queue import TimeLeft
+from kernelwright.tools.sandbox.run_queue import RemainingSeconds
 from kernelwright.tools.tracing.trace import Traced, TraceError, read_traced
 
 TRACER_ENTRY = "kernelwright.tools.tracing.tracer:serve"
@@ -155,7 +155,7 @@ def _foreign_kernel(traced: Traced, allowed: Sequence[str]) -> Failure | None:
 
 def _listen(process: Process, left: float, seconds: float, first: _FirstSize) -> tuple[dict[str, Any], Failure | None]:
     """The last message, or the failure that came in its place. left: of `seconds`."""
-    doing, allowed = "starting", TimeLeft(process, left)
+    doing, allowed = "starting", RemainingSeconds(process, left)
     for _ in range(MAX_MESSAGES):
         try:
             message = allowed.receive()

@@ -1,4 +1,6 @@
-"""One configuration by compiling alone: traced, compiled for the target, its resources and the model's figure."""
+"""Scores one configuration by compiling alone: it is traced, compiled for the target, and rated by its resources and a
+cost model.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,17 @@ from kernelwright.tools.report import KernelResources, Number, Value
 from kernelwright.tools.tracing.client import TracedCandidate
 from kernelwright.tools.tuning.instruction_counts import InstructionCounts, count_instructions
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
-from kernelwright.tools.tuning.launched import LaunchFacts, launches_at
+from kernelwright.tools.tuning.launch_facts import LaunchFacts, launches_at
 from kernelwright.tools.tuning.loop_trips import trips_of
-from kernelwright.tools.tuning.ranking_model import rank
+from kernelwright.tools.tuning.ranking_model import estimate_cycles
 
-Trace = Callable[[str], TracedCandidate]
-Compile = Callable[[TracedCandidate, str], Mapping[str, Any]]
+TraceText = Callable[[str], TracedCandidate]
+CompileTrace = Callable[[TracedCandidate, str], Mapping[str, Any]]
 """Kernels of a trace by key, with their PTX; the second argument is the text."""
 
 
 class KernelScore(Value):
-    """One launch of one configuration."""
+    """The score of one launch of one configuration."""
 
     kernel: str
     grid: tuple[int, int, int] = (1, 1, 1)
@@ -33,18 +35,18 @@ class KernelScore(Value):
     occupancy: Number | None = None
     occupancy_limit: str = ""
     instructions: Number = 0.0
-    """Instructions that one thread issues, those of loops as often as they are run."""
+    """Instructions that one thread issues; those of a loop count for every iteration."""
     tensor_core: str = ""
     bound: str = ""
-    """What holds it longest by the model: issue, tensor, memory or latency."""
+    """The resource that bounds the launch by the model: issue, tensor, memory or latency."""
     cycles: Number = 0.0
 
 
 class CompileScore(Value):
-    """What compiling says of one configuration. Deterministic: the same text gives the same score."""
+    """The score of one configuration. It is deterministic: the same text gives the same score."""
 
     failure: str = ""
-    """Why it cannot be launched, one line; empty where it can."""
+    """The reason why it cannot be launched, one line; empty where it can."""
     kernels: tuple[KernelScore, ...] = ()
     cycles: Number | None = None
     """The model's figure, all launches of one call: for comparing configurations, no time. None where it failed."""
@@ -63,7 +65,7 @@ class CompileScore(Value):
         return longest.bound if longest is not None else ""
 
 
-def score(source: str, trace: Trace, compile_kernels: Compile, target: str) -> CompileScore:
+def score_by_compiling(source: str, trace: TraceText, compile_kernels: CompileTrace, target: str) -> CompileScore:
     """Scores a text by what its compilation says. Never raises for what a candidate does."""
     found = trace(source)
     launches = launches_at(found.traced)
@@ -90,7 +92,7 @@ def _scored(launch: LaunchFacts, compiled: Any, syntax: dict[str, KernelSyntax],
     kernel = syntax.get(launch.function)
     trips = trips_of(kernel.node, launch) if kernel is not None else []
     counts = count_instructions(ptx, trips) if ptx else InstructionCounts()
-    binding = rank(launch, resources, counts, target)
+    binding = estimate_cycles(launch, resources, counts, target)
     return KernelScore(
         kernel=launch.function, grid=launch.grid, registers=resources.registers, spills=resources.spills,
         shared=resources.shared, occupancy=resources.occupancy, occupancy_limit=resources.occupancy_limit,

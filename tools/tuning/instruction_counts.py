@@ -1,5 +1,6 @@
-"""What one thread of a kernel executes, counted in its PTX: instructions, bytes and products, those of a loop as often
-as the loop is run."""
+"""Counts what one thread of a kernel executes, from its PTX: instructions, bytes and products; those of a loop count
+for every iteration.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def count_instructions(ptx: str, trips: Sequence[float]) -> InstructionCounts:
 
 
 def _loops(lines: Sequence[str]) -> list[tuple[int, int]]:
-    """First and last line of each: a branch back to a label before it."""
+    """Returns the first and the last line of each loop: a branch back to a label before it."""
     places = {match[1]: i for i, line in enumerate(lines) if (match := _LABEL.match(line))}
     found = []
     for i, line in enumerate(lines):

@@ -1,10 +1,12 @@
-"""Which values a parameter may take: what Triton demands, and no further from the start than is worth a compilation."""
+"""The legal values of each parameter: those that Triton accepts, within a distance of the start that is worth a
+compilation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.tools.tuning.kernel_text.parameters import Role, Setting
+from kernelwright.tools.tuning.kernel_text.parameters import ParameterRole, Setting
 
 MIN_DOT_EXTENT = 16
 """The least value of every extent of `tl.dot` (triton.language.dot)."""
@@ -12,13 +14,18 @@ MAX_TILE_EXTENT = 1 << 16
 """The largest value of one extent: larger blocks do not fit the registers."""
 TILE_FACTORS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
 """Times the start, of a tile outside products."""
-WARPS: tuple[int, ...] = (1, 2, 4, 8, 16)
-STAGES: tuple[int, ...] = (1, 2, 3, 4, 5)
-CTAS: tuple[int, ...] = (1, 2)
-COUNTS: tuple[int, ...] = (1, 2, 4, 8, 16)
-PRECISIONS: tuple[str, ...] = ("ieee", "tf32x3", "bf16x6", "bf16x3", "tf32")
-DEFAULTS: dict[Role, Setting] = {Role.WARPS: 4, Role.STAGES: 3, Role.CTAS: 1, Role.PRECISION: "tf32"}
-"""What Triton takes where a launch says nothing (backends/nvidia/compiler.py, CUDAOptions)."""
+WARP_COUNTS: tuple[int, ...] = (1, 2, 4, 8, 16)
+STAGE_COUNTS: tuple[int, ...] = (1, 2, 3, 4, 5)
+CTA_COUNTS: tuple[int, ...] = (1, 2)
+WORK_COUNTS: tuple[int, ...] = (1, 2, 4, 8, 16)
+DOT_PRECISIONS: tuple[str, ...] = ("ieee", "tf32x3", "bf16x6", "bf16x3", "tf32")
+TRITON_DEFAULTS: dict[ParameterRole, Setting] = {
+    ParameterRole.WARPS: 4,
+    ParameterRole.STAGES: 3,
+    ParameterRole.CTAS: 1,
+    ParameterRole.PRECISION: "tf32",
+}
+"""Triton's defaults for options that a launch does not give (backends/nvidia/compiler.py, CUDAOptions)."""
 WORK_COUNT_WORDS = ("GROUP", "SPLIT", "UNROLL", "STAGES", "PROGRAMS")
 """Parts of the names of constexprs that count work and do not describe it, upper case."""
 
@@ -29,20 +36,24 @@ def tile_values(start: int, in_product: bool, unmasked: bool) -> tuple[int, ...]
     unmasked: the kernel relies on its blocks to divide the extents, so no block may be larger than its own.
     """
     least = MIN_DOT_EXTENT if in_product else 1
-    near = DOT_PRODUCT if in_product else tuple(int(start * factor) for factor in TILE_FACTORS)
+    near = DOT_EXTENTS if in_product else tuple(int(start * factor) for factor in TILE_FACTORS)
     found = {v for v in near if v >= least and _power(v) and v <= MAX_TILE_EXTENT}
     if unmasked:
         found = {v for v in found if v <= start}
     return tuple(sorted(found | {start}))
 
 
-DOT_PRODUCT = tuple(1 << n for n in range(4, 9))
-"""16 to 256."""
+DOT_EXTENTS = tuple(1 << n for n in range(4, 9))
+"""The legal extents of a tile of a product, 16 to 256."""
 
 
-def option_values(role: Role, start: int) -> tuple[int, ...]:
+def option_values(role: ParameterRole, start: int) -> tuple[int, ...]:
     """The legal values of warps, stages and CTAs of a launch."""
-    known: Sequence[int] = {Role.WARPS: WARPS, Role.STAGES: STAGES, Role.CTAS: CTAS}.get(role, COUNTS)
+    known: Sequence[int] = {
+        ParameterRole.WARPS: WARP_COUNTS,
+        ParameterRole.STAGES: STAGE_COUNTS,
+        ParameterRole.CTAS: CTA_COUNTS,
+    }.get(role, WORK_COUNTS)
     return tuple(sorted({*known, start}))
 
 

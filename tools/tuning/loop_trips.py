@@ -1,4 +1,4 @@
-"""How often the loops of a kernel are run, worked out from its text and the numbers of one launch."""
+"""Computes the numbers of iterations of a kernel's loops from its text and the numbers of one launch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import called_name
-from kernelwright.tools.tuning.launched import LaunchFacts
+from kernelwright.tools.tuning.launch_facts import LaunchFacts
 
 MAX_EXPRESSION_DEPTH = 12
 

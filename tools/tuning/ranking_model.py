@@ -13,17 +13,17 @@ from kernelwright.tools.hardware.peaks import Peak, peak_of_target
 from kernelwright.tools.hardware.targets import Target
 from kernelwright.tools.report import KernelResources, Number, Value
 from kernelwright.tools.tuning.instruction_counts import InstructionCounts
-from kernelwright.tools.tuning.launched import LaunchFacts
+from kernelwright.tools.tuning.launch_facts import LaunchFacts
 
 INSTRUCTIONS_PER_CYCLE = 4
 """Warp instructions that a multiprocessor issues in a cycle: one for each of its partitions."""
-BUSY_WARPS = 16
+WARPS_FOR_FULL_ISSUE = 16
 """Resident warps of a multiprocessor from which on it issues in every cycle, about; fewer wait for own results."""
 LATENCY_CYCLES = 700.0
 """Cycles that a load from memory takes, about."""
-CACHE_FACTOR = 2.5
+L2_BANDWIDTH_FACTOR = 2.5
 """Bandwidth of the L2 cache over that of the memory, about."""
-SYNCHRONOUS_SHARE = 0.62
+MMA_SYNC_SHARE_OF_PEAK = 0.62
 """The share of the tensor cores' peak that `mma.sync` reaches where there is `wgmma`, about."""
 BLOCK_START_CYCLES = 1500.0
 """Cycles that a block takes before its work: launching it and its first loads."""
@@ -31,7 +31,7 @@ _FORMATS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "e4m3": "fp8", "e5m2"
 
 
 class Binding(Value):
-    """How long each resource holds one launch, in the model's cycles."""
+    """The time in the model's cycles for which each resource is in use by one launch."""
 
     issue: Number = 0.0
     tensor: Number = 0.0
@@ -47,8 +47,10 @@ class Binding(Value):
         return max(held, key=lambda name: held[name])
 
 
-def rank(launch: LaunchFacts, resources: KernelResources, counts: InstructionCounts, target: Target) -> Binding:
-    """The model's figure for one launch; infinite where not one block fits."""
+def estimate_cycles(
+    launch: LaunchFacts, resources: KernelResources, counts: InstructionCounts, target: Target
+) -> Binding:
+    """Returns the model's estimate for one launch; infinite where not one block fits."""
     warps = resources.warps or 4
     resident = int((resources.occupancy or 0.0) * target.warps / warps + 1e-6)
     if resident < 1:
@@ -60,7 +62,7 @@ def rank(launch: LaunchFacts, resources: KernelResources, counts: InstructionCou
     waves = -(-launch.programs // (target.multiprocessors * together))
     stages = int(launch.options.get("num_stages") or 3)
     spilled = (resources.spills or 0) * threads * max(1.0, counts.iterations) / 128
-    busy = min(1.0, together * warps / BUSY_WARPS)
+    busy = min(1.0, together * warps / WARPS_FOR_FULL_ISSUE)
     issue = together * (counts.issued * warps / INSTRUCTIONS_PER_CYCLE + spilled) / busy
     memory = together * counts.bytes * threads / _bytes_per_cycle(peak, target, clock)
     tensor = together * counts.operations * threads / _products_per_cycle(peak, target, clock, resources)
@@ -74,7 +76,7 @@ def rank(launch: LaunchFacts, resources: KernelResources, counts: InstructionCou
 
 
 def _clock(peak: Peak | None, target: Target) -> float:
-    """Cycles a second: from the published rate of fp32, 128 lanes that multiply and add."""
+    """Returns the cycles per second, derived from the published rate of fp32: 128 lanes that multiply and add."""
     rate = peak.rates.get("fp32") if peak is not None else None
     return rate / (target.multiprocessors * 128 * 2) if rate else 1.7e9
 
@@ -82,7 +84,7 @@ def _clock(peak: Peak | None, target: Target) -> float:
 def _bytes_per_cycle(peak: Peak | None, target: Target, clock: float) -> float:
     """Returns the bytes that one multiprocessor moves in a cycle."""
     bandwidth = peak.bytes_per_second if peak is not None else 2e12
-    return CACHE_FACTOR * bandwidth / (target.multiprocessors * clock)
+    return L2_BANDWIDTH_FACTOR * bandwidth / (target.multiprocessors * clock)
 
 
 def _products_per_cycle(peak: Peak | None, target: Target, clock: float, resources: KernelResources) -> float:
@@ -91,5 +93,5 @@ def _products_per_cycle(peak: Peak | None, target: Target, clock: float, resourc
     named = [_FORMATS.get(kind, "fp16") for kind in resources.mma_types]
     rate = min((rates[name] for name in named if name in rates), default=max(rates.values()))
     if resources.tensor_core == "mma" and target.backend == "cuda" and target.capability[0] == 9:
-        rate *= SYNCHRONOUS_SHARE
+        rate *= MMA_SYNC_SHARE_OF_PEAK
     return rate / (target.multiprocessors * clock)

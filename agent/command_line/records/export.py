@@ -65,7 +65,9 @@ def _folders(store: Store, id: str | None, run: str | None, format: str, out: Pa
         folder = out or Path("runs") / (run or "export")
         folders = write_layout(store, samples, folder)
         if not folders:
-            raise InputError("none of these problems is KernelBench's: its layout has no place for them")
+            raise InputError(
+                "none of these problems is one of KernelBench, whose layout holds no others: choose another --format"
+            )
         _say(f"written to {', '.join(map(str, folders))}")
         return
     from kernelwright.agent.viewing.show.words import number_of

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 from kernelwright.agent.viewing.verdicts.trace import CandidateTrace, TracedSize
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.sandbox import Kind, Zygote
+from kernelwright.tools.sandbox import ProcessKind, Zygote
 
 TRACE_TIMEOUT_SECONDS = 60.0
 """Seconds for tracing both sizes together."""
@@ -27,12 +27,16 @@ def trace_host_code(
     InfrastructureError where no process could be started.
     """
     from kernelwright.tools.pipeline import WARM_KINDS
-    from kernelwright.tools.sizing.selection import requests, select
+    from kernelwright.tools.sizing.selection import select_sizes, trace_requests
     from kernelwright.tools.tracing.client import trace_candidate
 
-    selection = select(problem, source, device, seed=0, count=0)
-    asked = requests(problem, selection, device, seed=0)
-    own = Zygote(Kind.COMPILE, warm=WARM_KINDS[Kind.COMPILE], spare=False) if zygote is None else nullcontext(zygote)
+    selection = select_sizes(problem, source, device, seed=0, count=0)
+    asked = trace_requests(problem, selection, device, seed=0)
+    own = (
+        Zygote(ProcessKind.COMPILE, warm=WARM_KINDS[ProcessKind.COMPILE], spare=False)
+        if zygote is None
+        else nullcontext(zygote)
+    )
     with own as warm:
         found = trace_candidate(warm, source, target, asked, seconds=TRACE_TIMEOUT_SECONDS, allow_import=allow_import)
     labels = [({}, "the problem's own"), *((size.sizes, size.why) for size in selection.every)]

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from kernelwright.agent.export.kernels import check_kernel, default_name, save_kernel
-from kernelwright.agent.viewing.show.words import BAD, QUIET, WARN, quoted_text
+from kernelwright.agent.viewing.show.words import BAD, QUIET, WARN, number_of, quoted_text
 from kernelwright.agent.viewing.viewer.assembling import Assembled, Assembling, AssemblyProgress, AssemblyRequest
 from kernelwright.agent.viewing.viewer.dialogs import ChoiceDialog, HelpDialog, LineDialog
 from kernelwright.agent.viewing.viewer.filtering import FILTER_EXAMPLE, parse_filter
@@ -106,13 +106,15 @@ class Viewer(App[None]):
         root.set_class(width < NARROW_COLUMNS, "narrow")
         said = f"too small: {width} by {height}, {MIN_TERMINAL_SIZE[0]} by {MIN_TERMINAL_SIZE[1]} are needed (q quits)"
         root.query_one("#small", Static).update(said)
+        self.say("")
 
     def _pager(self, id: str) -> Pager:
         return self.screen_stack[0].query_one(f"#{id}", Pager)
 
     def say(self, text: str, style: str = WARN) -> None:
         """Shows a text on the last line, until the next key."""
-        self.screen_stack[0].query_one("#status", Static).update(quoted_text(text, style, 300) if text else hints())
+        shown = quoted_text(text, style, 300) if text else hints(self.size.width - 2)
+        self.screen_stack[0].query_one("#status", Static).update(shown)
 
     def _draw(self, keep: bool = False) -> None:
         with self._told():
@@ -237,17 +239,19 @@ class Viewer(App[None]):
         self.push_screen(LineDialog("filter (nothing: all)", self._filter_text, FILTER_EXAMPLE, parse_filter), chosen)
 
     def action_search(self) -> None:
-        """Asks for a text to find in this turn, or, after a second slash, in the whole database."""
+        """Asks for a text to find in this turn; one that begins with a slash is searched in the whole database."""
 
         def chosen(text: str | None) -> None:
             if text and text.startswith("/"):
                 with self._told():
-                    self._search_everything(text[1:])
+                    self._search_everything(text.lstrip("/"))
             elif text is not None:
                 self._looked_for = text
                 self._find(1)
 
-        self.push_screen(LineDialog("search this text; // searches the whole database", self._looked_for), chosen)
+        self.push_screen(
+            LineDialog("search this text; a second / searches the whole database", self._looked_for), chosen
+        )
 
     def action_again(self, step: int) -> None:
         """Goes to the next (1) or previous (-1) place of the text that was searched last."""
@@ -279,7 +283,7 @@ class Viewer(App[None]):
                     self._find(1)
 
         screen = ChoiceDialog(
-            f"{len(rows)} turns hold {query!r}", FOUND_HEADINGS, lambda last: rows if last is None else ()
+            f"{number_of(len(rows), 'turn')} with {query!r}", FOUND_HEADINGS, lambda last: rows if last is None else ()
         )
         self.push_screen(screen, chosen)
 

@@ -152,6 +152,10 @@ class HelpDialog(ModalScreen[None]):
         Binding("question_mark", "close", "close"),
         Binding("j,down", "scroll(1)", "down"),
         Binding("k,up", "scroll(-1)", "up"),
+        Binding("space,pagedown", "page(1)", "page down"),
+        Binding("b,pageup", "page(-1)", "page up"),
+        Binding("g,home", "edge(-1)", "top"),
+        Binding("G,end", "edge(1)", "bottom"),
     ]
 
     def compose(self) -> ComposeResult:
@@ -168,6 +172,16 @@ class HelpDialog(ModalScreen[None]):
     def action_scroll(self, by: int) -> None:
         """Scrolls by so many lines, up where negative."""
         self.query_one(Pager).scroll_relative(y=by, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        """Scrolls by so many pages, up where negative."""
+        pager = self.query_one(Pager)
+        pager.scroll_relative(y=pages * max(1, pager.size.height - 1), animate=False)
+
+    def action_edge(self, which: int) -> None:
+        """Scrolls to the first line (-1) or the last one (1)."""
+        pager = self.query_one(Pager)
+        pager.scroll_home(animate=False) if which < 0 else pager.scroll_end(animate=False)
 
     def action_close(self) -> None:
         """Closes the list of keys."""

@@ -17,7 +17,7 @@ NARROW_COLUMNS = 90
 """Columns up to which the lineage is left out."""
 
 STYLE = """
-#heading, #status { height: 1; padding: 0 1; }
+#heading, #status { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
 #heading { background: $panel; }
 #lineage { width: 32; border-right: solid $panel; padding: 0 1 0 0; }
 #body { padding: 0 1; }
@@ -53,7 +53,7 @@ KEYS: tuple[tuple[str, str, str, str], ...] = (
     ("d", "view('diff')", "d", "diff to the parent"),
     ("o", "view('ptx')", "o", "PTX, compiled again offline"),
     ("f", "filter", "f", "filter: fault:mismatch, action:repair, correct ..."),
-    ("slash", "search", "/", "search this text; // searches the whole database"),
+    ("slash", "search", "/", "search this text; a second / searches the whole database"),
     ("n", "again(1)", "n", "next match"),
     ("N", "again(-1)", "N", "previous match"),
     ("t", "list", "t", "list of trajectories"),
@@ -68,9 +68,10 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding(keys, action, text, key_display=written) for keys, action, written, text in KEYS
 ]
 HINTS = (
-    "? help  q quit  h l turn  H L trajectory  c code  d diff  p prompt  t list  f filter  / search  o PTX  x export"
-)
-"""The keys that a newcomer needs come first, for a narrow terminal cuts the line."""
+    "? help", "q quit", "h l turn", "H L trajectory", "c code", "d diff", "p prompt", "t list", "f filter", "/ search",
+    "o PTX", "x export",
+)  # fmt: skip
+"""The keys that a newcomer needs come first: a narrow terminal has no room for the last ones."""
 
 
 FOUND_HEADINGS = ("trajectory", "turn", "problem", "verdict", "where")
@@ -98,9 +99,15 @@ def heading(position: Position, view: View, following: bool) -> Text:
     return line
 
 
-def hints() -> Text:
-    """Returns the bottom line, which names the most important keys."""
-    return Text(HINTS, QUIET, no_wrap=True, overflow="ellipsis")
+def hints(columns: int) -> Text:
+    """Returns the bottom line: the most important keys, as many as fit into so many columns."""
+    line = ""
+    for hint in HINTS:
+        longer = f"{line}  {hint}" if line else hint
+        if len(longer) > columns:
+            break
+        line = longer
+    return Text(line, QUIET)
 
 
 def found_cells(found: SearchHit) -> tuple[Text, ...]:

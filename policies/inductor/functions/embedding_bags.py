@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 
 
 def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float | None = None, norm_type: float = 2,
@@ -13,7 +13,7 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
     include_last_offset: bool = False, padding_idx: int | None = None) -> Any:  # fmt: skip
     """torch.nn.functional's own, without a bound of the norm. input: [bags, length], or flat with offsets [bags]."""
     if max_norm is not None:
-        raise Refused("embedding_bag with max_norm changes its weight", operator="embedding_bag")
+        raise DraftRefused("embedding_bag with max_norm changes its weight", operator="embedding_bag")
     rows = weight[input]
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)

@@ -9,13 +9,13 @@ import sys
 from typing import Any
 
 from kernelwright.policies.inductor.functions.indexing import (
-    element,
+    get_item,
     parting_functions,
     repeat_interleave,
-    set_element,
+    set_item,
     unfold,
 )
-from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, Refused
+from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, DraftRefused
 
 
 def replace_functions() -> None:
@@ -64,8 +64,8 @@ def replace_functions() -> None:
         (torch, "linspace", _linspace(torch.linspace)),
         *((torch, name, function) for name, function in statistics_functions().items()),
         *((torch, name, function) for name, function in factories_without_generator()),
-        (torch.Tensor, "__getitem__", element),
-        (torch.Tensor, "__setitem__", set_element),
+        (torch.Tensor, "__getitem__", get_item),
+        (torch.Tensor, "__setitem__", set_item),
         (torch.Tensor, "unfold", unfold),
         *((torch.Tensor, name, f) for name, f in tensor_methods()),
         *((owner, name, f) for owner in (torch, torch.Tensor) for name, f in parting_functions()),
@@ -84,7 +84,7 @@ DROPOUT = {"dropout": True, "dropout1d": True, "dropout2d": True, "dropout3d": T
            "feature_alpha_dropout": False}  # fmt: skip
 """Functions of torch.nn.functional -> whether they drop where nobody says whether it is training."""
 PLACES = {"input": 0, "tensor": 0, "self": 0, "input1": 0, "x1": 0, "input2": 1, "x2": 1}
-"""What torch calls the first arguments of its functions -> which they are."""
+"""Positions of the first arguments of torch's functions, by their names."""
 
 
 def with_names_of_torch(function: Any) -> Any:
@@ -103,7 +103,7 @@ def with_names_of_torch(function: Any) -> Any:
 def _dropout(name: str) -> Any:
     def dropout(input: Any, p: float = 0.5, training: bool = DROPOUT[name], inplace: bool = False) -> Any:
         if training and p:
-            raise Refused(f"{name} in training mode draws random numbers", advice=DROPOUT_ADVICE)
+            raise DraftRefused(f"{name} in training mode draws random numbers", advice=DROPOUT_ADVICE)
         return input
 
     return dropout
@@ -172,7 +172,7 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
     import torch
 
     if dropout_p:
-        raise Refused("dropout of scaled_dot_product_attention draws random numbers", advice=DROPOUT_ADVICE)
+        raise DraftRefused("dropout of scaled_dot_product_attention draws random numbers", advice=DROPOUT_ADVICE)
     if enable_gqa:
         key = repeat_interleave(key, query.shape[-3] // key.shape[-3], -3)
         value = repeat_interleave(value, query.shape[-3] // value.shape[-3], -3)
@@ -260,7 +260,7 @@ def complex_of(real: Any, imag: Any) -> Any:
 
 
 def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:
-    """left[i] weight[o, i, j] right[j], by one product and one sum."""
+    """Computes left[i] weight[o, i, j] right[j] by one product and one sum."""
     out, inner, outer = weight.shape
     rows = left.reshape(-1, inner) @ weight.permute(1, 0, 2).reshape(inner, out * outer)
     made = (rows.reshape(*left.shape[:-1], out, outer) * right.unsqueeze(-2)).sum(-1)
@@ -268,11 +268,11 @@ def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
-    """How often each number below `minlength` occurs; without a bound its size would depend on data."""
+    """Counts the occurrences of each number below `minlength`; without a bound the size would depend on data."""
     import torch
 
     if isinstance(minlength, int) and minlength == 0:
-        raise Refused("bincount without minlength has a size that depends on data")
+        raise DraftRefused("bincount without minlength has a size that depends on data")
     here = x.unsqueeze(-1) == torch.arange(minlength, device=x.device)
     if weights is None:
         return here.to(torch.int64).sum(0)
@@ -292,11 +292,11 @@ def conv1d(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any 
 
 
 def one_hot(x: Any, num_classes: Any = -1) -> Any:
-    """Writes `torch.nn.functional.one_hot` as a comparison. Raises Refused where the number of classes is unknown."""
+    """Writes `torch.nn.functional.one_hot` as a comparison. Raises DraftRefused if their number is not known."""
     import torch
 
     if isinstance(num_classes, int) and num_classes < 0:
-        raise Refused("one_hot without num_classes has a size that depends on data")
+        raise DraftRefused("one_hot without num_classes has a size that depends on data")
     return (x.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).to(torch.int64)
 
 
@@ -315,7 +315,7 @@ def _linspace(plain: Any) -> Any:
             return plain(start, end, steps, **options)
         dtype = options.pop("dtype", None) or torch.get_default_dtype()
         if options.get("out") is not None:
-            raise Refused("linspace with out= has no kernel: assign its result")
+            raise DraftRefused("linspace with out= has no kernel: assign its result")
         count: Any = steps
         place = torch.arange(count, dtype=dtype, device=options.get("device"))
         step = (end - start) / (steps - 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import Refused
-from kernelwright.policies.inductor.tracing.loop_forms import Pieces
+from kernelwright.policies.inductor.refusing import DraftRefused
+from kernelwright.policies.inductor.tracing.loop_forms import TensorPieces
 from kernelwright.policies.inductor.tracing.loops import keeps_loops
-from kernelwright.policies.inductor.tracing.slices import inside_axis
+from kernelwright.policies.inductor.tracing.slices import clip_to_axis
 
 
-def element(x: Any, index: Any) -> Any:
+def get_item(x: Any, index: Any) -> Any:
     """x[index]; an integer that is a symbol, or a tensor of one, selects, where C++ would ask for its number, and a
     slice ends in its axis.
     """
@@ -21,13 +21,13 @@ def element(x: Any, index: Any) -> Any:
     if any(isinstance(w, slice) and w != slice(None) for w in words):
         for place, axis in axes.items():
             if isinstance(word := words[place], slice):
-                words[place] = inside_axis(word, x.shape[axis])
+                words[place] = clip_to_axis(word, x.shape[axis])
         index = tuple(words)
-    if any(isinstance(w, torch.SymInt) or is_place(w) for w in words):
+    if any(isinstance(w, torch.SymInt) or is_index_tensor(w) for w in words):
         for place, axis in reversed(axes.items()):
             if isinstance(words[place], torch.SymInt):
                 x = x.select(axis, words.pop(place))
-            elif is_place(words[place]):
+            elif is_index_tensor(words[place]):
                 x = torch.ops.aten.index.Tensor(x, [None] * axis + [words.pop(place)])
         index = tuple(words)
         if all(isinstance(w, slice) and w == slice(None) for w in words):
@@ -35,13 +35,13 @@ def element(x: Any, index: Any) -> Any:
     return torch._C.TensorBase.__getitem__(x, index)
 
 
-def set_element(x: Any, index: Any, value: Any) -> None:
+def set_item(x: Any, index: Any, value: Any) -> None:
     """x[index] = value; with an integer or an end that is a symbol it is a copy into a view."""
     import torch
 
     words = list(index) if isinstance(index, tuple) else [index]
     ends = [e for w in words for e in ((w.start, w.stop) if isinstance(w, slice) else (w,))]
-    placed = [is_place(w) for w in words]
+    placed = [is_index_tensor(w) for w in words]
     if sum(placed) == 1 and all(p or w == slice(None) for p, w in zip(placed, words, strict=True)):
         put = value if isinstance(value, torch.Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
         axis = placed.index(True)
@@ -49,12 +49,12 @@ def set_element(x: Any, index: Any, value: Any) -> None:
     elif not any(isinstance(e, torch.SymInt) for e in ends) or any(isinstance(w, torch.Tensor | list) for w in words):
         torch._C.TensorBase.__setitem__(x, index, value)
     elif isinstance(value, torch.Tensor):
-        element(x, index).copy_(value)
+        get_item(x, index).copy_(value)
     else:
-        element(x, index).fill_(value)
+        get_item(x, index).fill_(value)
 
 
-def is_place(word: Any) -> bool:
+def is_index_tensor(word: Any) -> bool:
     """Whether a word of an index is a tensor of one whole number, whose value is not known."""
     import torch
 
@@ -79,11 +79,11 @@ def _axes_of(x: Any, words: list[Any]) -> dict[int, int]:
 
 
 def repeat_interleave(x: Any, repeats: Any, dim: int | None = None, *, output_size: Any = None) -> Any:
-    """Writes `torch.repeat_interleave` as a view. Raises Refused where the repeats are a tensor."""
+    """Writes `torch.repeat_interleave` as a view. Raises DraftRefused where the repeats are a tensor."""
     import torch
 
     if isinstance(repeats, torch.Tensor):
-        raise Refused("repeat_interleave with a tensor of repeats has a size that depends on data")
+        raise DraftRefused("repeat_interleave with a tensor of repeats has a size that depends on data")
     if dim is None:
         x, dim = x.flatten(), 0
     dim = dim % x.dim()
@@ -99,11 +99,11 @@ def parting_functions() -> list[tuple[str, Any]]:
 
     def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
         if split_size_or_sections == 1 and _counted(tensor.shape[dim]):
-            return Pieces(tensor, dim, keep=True)
+            return TensorPieces(tensor, dim, keep=True)
         return plain_split(tensor, split_size_or_sections, dim)
 
     def unbind(input: Any, dim: int = 0) -> Any:
-        return Pieces(input, dim, keep=False) if _counted(input.shape[dim]) else plain_unbind(input, dim)
+        return TensorPieces(input, dim, keep=False) if _counted(input.shape[dim]) else plain_unbind(input, dim)
 
     return [("split", split), ("unbind", unbind), ("chunk", chunk)]
 
@@ -120,7 +120,7 @@ def chunk(input: Any, chunks: Any, dim: int = 0) -> Any:
 
     size = input.shape[dim]
     if _counted(size) and not isinstance(chunks, int) and statically_known_true(chunks == size):
-        return Pieces(input, dim, keep=True)
+        return TensorPieces(input, dim, keep=True)
     step = (size + chunks - 1) // chunks
     count = chunks if isinstance(chunks, int) and size % chunks == 0 else int((size + step - 1) // step)
     return tuple(input.narrow(dim, i * step, step if i < count - 1 else size - i * step) for i in range(count))

@@ -7,7 +7,9 @@ from typing import Any
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
-    """One product over all leading sizes; C++ asks for them as numbers where there is a bias."""
+    """Computes one product over all leading sizes; the C++ implementation asks for their values where there
+    is a bias.
+    """
     import torch
 
     if bias is None or x.dim() <= 2:

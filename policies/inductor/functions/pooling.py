@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 
-MOST_TERMS = 25
+MAX_WINDOW_TERMS = 25
 """Elements of a window up to which Inductor has a kernel for means over windows that overlap."""
 
 
@@ -67,7 +67,7 @@ def _one_axis_at_a_time(
     strides = [w if s is None else s for w, s in zip(windows, strides or windows, strict=False)]
     numbers = all(isinstance(n, int) for n in (*windows, *strides))
     divided = any(n is not None for n in (*rest[2:], options.get("divisor_override")))
-    if axes != 2 or not numbers or divided or strides == windows or math.prod(windows) <= MOST_TERMS:
+    if axes != 2 or not numbers or divided or strides == windows or math.prod(windows) <= MAX_WINDOW_TERMS:
         return []
     around = around * axes if len(around) == 1 else around
 
@@ -86,11 +86,11 @@ def _maximum_over(x: Any, axes: list[int]) -> Any:
 
 
 def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
-    """Axis after axis: a window is a rectangle, so that its mean is a mean of means."""
+    """Pools axis after axis: a window is a rectangle, so that its mean is a mean of means."""
 
     def pooled(x: Any, output_size: Any, return_indices: bool = False) -> Any:
         if return_indices:
-            raise Refused(f"{name} that returns indices has no kernel")
+            raise DraftRefused(f"{name} that returns indices has no kernel")
         if output_size == 1 or tuple([output_size] if isinstance(output_size, int) else output_size) == (1,) * axes:
             return x.mean(list(range(-axes, 0)), True) if pool is _window_mean else x.amax(list(range(-axes, 0)), True)
         wanted = list(output_size) if isinstance(output_size, tuple | list) else [output_size] * axes
@@ -105,7 +105,7 @@ def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
 
 
 def _window_membership(size: Any, cells: Any, device: Any) -> Any:
-    """[cells, size]: whether an element lies in a cell's window."""
+    """Returns [cells, size]: whether an element lies in a cell's window."""
     import torch
 
     cell = torch.arange(cells, device=device).unsqueeze(-1)

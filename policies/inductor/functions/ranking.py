@@ -15,7 +15,7 @@ from typing import Any
 from kernelwright.policies.inductor.functions.convolution_gradients import convolution_backward
 from kernelwright.policies.inductor.functions.quantiles import quantile
 from kernelwright.policies.inductor.functions.searching import searching_decompositions
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.loops import over_steps
 
 MAX_RANKED_ELEMENTS = 8192
@@ -42,7 +42,7 @@ def _or_not_implemented(function: Callable[..., Any]) -> Callable[..., Any]:
     def attempt(*args: Any, **options: Any) -> Any:
         try:
             return function(*args, **options)
-        except Refused:
+        except DraftRefused:
             return NotImplemented
 
     return attempt
@@ -69,7 +69,7 @@ def _ranks(x: Any, descending: bool) -> Any:
     length = x.shape[-1]
     hint = length.node.hint if isinstance(length, torch.SymInt) else length
     if hint is not None and hint > MAX_RANKED_ELEMENTS:
-        raise Refused(
+        raise DraftRefused(
             f"the median of rows of {hint} elements: at most {MAX_RANKED_ELEMENTS} are ranked", operator="median"
         )
     own, other = x.unsqueeze(-1), x.unsqueeze(-2)
@@ -230,7 +230,7 @@ def index_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include
 
 
 def _scattered_mean(x: Any, dim: int, index: Any, src: Any, include_self: bool) -> Any:
-    """The sum of what is scattered to one place by its number; a place that nothing comes to stays."""
+    """Returns the mean of the values that are scattered to each place; a place without any stays unchanged."""
     import torch
 
     total = torch.scatter_add(x if include_self else torch.zeros_like(x), dim, index, src)

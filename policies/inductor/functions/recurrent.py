@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelwright.policies.inductor.functions.linear_layer import linear
-from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, Refused
+from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, DraftRefused
 from kernelwright.policies.inductor.tracing.loops import over_steps
 
 Cell = Callable[[Any, dict[str, Any], Any, Any], dict[str, Any]]
@@ -85,13 +85,13 @@ def _layers(carried: str, step: Cell) -> Any:
 
     def layers(x: Any, hidden: Any, weights: Any, has_biases: bool, count: int, dropout: float, train: bool,
         both_ways: bool, batch_first: Any = None) -> tuple[Any, ...]:  # fmt: skip
-        """Output, then the last state of all layers. Raises Refused for packed sequences and for dropout."""
+        """Output, then the last state of all layers. Raises DraftRefused for packed sequences and for dropout."""
         import torch
 
         if not isinstance(batch_first, bool):
-            raise Refused("a packed sequence has sizes that depend on data")
+            raise DraftRefused("a packed sequence has sizes that depend on data")
         if dropout and train and count > 1:
-            raise Refused("dropout between recurrent layers draws random numbers", advice=DROPOUT_ADVICE)
+            raise DraftRefused("dropout between recurrent layers draws random numbers", advice=DROPOUT_ADVICE)
         states = hidden if isinstance(hidden, tuple | list) else (hidden,)
         x = x.transpose(0, 1) if batch_first else x
         each = len(weights) // (count * (2 if both_ways else 1))
@@ -102,7 +102,7 @@ def _layers(carried: str, step: Cell) -> Any:
                 place = len(last)
                 own = weights[place * each : (place + 1) * each]
                 if each not in (2, 4):
-                    raise Refused("a recurrent layer with projections (proj_size) has no kernel")
+                    raise DraftRefused("a recurrent layer with projections (proj_size) has no kernel")
                 b_ih, b_hh = (own[2], own[3]) if has_biases else (None, None)
                 start = {name: s[place] for name, s in zip(carried, states, strict=True)}
                 made, end = _direction(x, start, step, own[0], own[1], b_ih, b_hh, backwards)

@@ -95,7 +95,7 @@ def _triangle(plain: Any, upper: bool) -> Any:
 
 
 def rows_of_lower_triangle(at: Any) -> tuple[Any, Any]:
-    """Row and column of the t-th element of a lower triangle, t = row (row + 1) / 2 + column."""
+    """Returns row and column of the t-th element of a lower triangle, t = row (row + 1) / 2 + column."""
     import torch
 
     guess = ((torch.sqrt(8 * at.to(torch.float64) + 1) - 1) / 2).to(torch.int64)

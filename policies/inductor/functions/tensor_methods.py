@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import PROBLEM, Refused
+from kernelwright.policies.inductor.refusing import PROBLEM, DraftRefused
 from kernelwright.policies.inductor.tracing.loops import is_tracing_forward
 
 PASSING_ON = ("proxy_tensor.py", "torch/overrides.py", "torch/utils/_device.py")
@@ -58,11 +58,13 @@ def deep_copy(x: Any, memo: dict[int, Any]) -> Any:
 
 
 def fill_diagonal_(x: Any, fill_value: Any, wrap: bool = False) -> Any:
-    """Writes a number on the diagonal. Raises Refused where a diagonal of a tall matrix goes on at its top."""
+    """Writes a number on the diagonal. Raises DraftRefused where a diagonal of a tall matrix goes on at its top."""
     import torch
 
     if wrap and x.dim() == 2:
-        raise Refused("fill_diagonal_ with wrap=True has no kernel: without it the diagonal ends at the last column")
+        raise DraftRefused(
+            "fill_diagonal_ with wrap=True has no kernel: without it the diagonal ends at the last column"
+        )
     axes = [torch.arange(n, device=x.device) for n in x.shape]
     here = axes[-1] == axes[-2].unsqueeze(-1)
     for place, axis in enumerate(axes[-3::-1], start=2):

@@ -15,9 +15,9 @@ from kernelwright.policies.inductor.lowering.geometry import (
     create_contiguous,
     create_reduction,
     geometry,
-    unravelled,
+    unravel_index,
 )
-from kernelwright.policies.inductor.lowering.phases import by_phases, has_phases
+from kernelwright.policies.inductor.lowering.phases import convolve_by_phases, has_phases
 from kernelwright.policies.inductor.window_sizes import window_size
 
 MIN_DOT = 16
@@ -117,7 +117,7 @@ def _summed(g: Geometry, x: Any, weight: Any) -> Any:
     if few or any(one(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out)):
         return create_reduction("sum", x, *_as_sum(g, x, weight))
     if has_phases(g):
-        return by_phases(g, x, weight)
+        return convolve_by_phases(g, x, weight)
     return create_reduction("dot", x, *_as_product(g, x, weight))
 
 
@@ -137,8 +137,8 @@ def _as_product(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any],
         n, group = together, sympy.S.Zero
         if g.groups != 1:
             n, group = FloorDiv(together, g.groups), ModularIndexing(together, 1, g.groups)
-        *taps, c = unravelled(step[0], g.steps)
-        patch = _patch(g, load_x, n, group, unravelled(pixel, g.out), c, taps)
+        *taps, c = unravel_index(step[0], g.steps)
+        patch = _patch(g, load_x, n, group, unravel_index(pixel, g.out), c, taps)
         return ops.dot(load_w([group, channel, *taps, c]), patch)
 
     return ranges, [sympy.prod(g.steps)], inner

@@ -8,8 +8,8 @@ from typing import Any
 
 from kernelwright.policies.inductor.lowering.concatenations import nested_concatenations
 from kernelwright.policies.inductor.lowering.written_numbers import lowering_on_gpu
-from kernelwright.policies.inductor.refusing import Refused
-from kernelwright.policies.inductor.tracing.graph import Traced
+from kernelwright.policies.inductor.refusing import DraftRefused
+from kernelwright.policies.inductor.tracing.graph import TracedModel
 from kernelwright.policies.inductor.tracing.loops import tracing_loops
 
 MAX_CONSTANTS = 1024
@@ -17,8 +17,8 @@ MAX_CONSTANTS = 1024
 
 
 @dataclass(frozen=True)
-class Generated:
-    """What Inductor wrote."""
+class GeneratedCode:
+    """The code that Inductor generated."""
 
     text: str
     constants: dict[str, Any]
@@ -29,8 +29,8 @@ class Generated:
     """The library's convolutions over two axes give their channels last."""
 
 
-def generate(traced: Traced) -> Generated:
-    """Raises Refused, and whatever Inductor raises."""
+def generate(traced: TracedModel) -> GeneratedCode:
+    """Generates code for a traced module. Raises DraftRefused, and Inductor's own exceptions."""
     assert traced.loops is not None
     with tracing_loops(traced.loops):
         text, constants = _generated(traced.graph, traced.flat, traced)
@@ -40,8 +40,8 @@ def generate(traced: Traced) -> Generated:
             bodies.append(_with_names_of_step(own, number))
             constants |= {f"step_{number}_{name}": value for name, value in more.items()}
     if sum(c.numel() for c in constants.values()) > MAX_CONSTANTS:
-        raise Refused(f"forward makes tensors of over {MAX_CONSTANTS:,} numbers: make them inputs or buffers")
-    return Generated(text, constants, tuple(bodies), channels_last(traced.graph))
+        raise DraftRefused(f"forward makes tensors of over {MAX_CONSTANTS:,} numbers: make them inputs or buffers")
+    return GeneratedCode(text, constants, tuple(bodies), channels_last(traced.graph))
 
 
 def _with_names_of_step(text: str, number: int) -> str:
@@ -51,7 +51,7 @@ def _with_names_of_step(text: str, number: int) -> str:
     return re.sub(r"\bbuf(\d+)\b", lambda found: f"buf{(number + 1) * 100_000 + int(found[1])}", text)
 
 
-def _generated(graph: Any, flat: list[Any], traced: Traced) -> tuple[str, dict[str, Any]]:
+def _generated(graph: Any, flat: list[Any], traced: TracedModel) -> tuple[str, dict[str, Any]]:
     import torch
     from torch._inductor.compile_fx import _recursive_post_grad_passes
     from torch._inductor.debug import DebugContext
@@ -70,11 +70,11 @@ def _generated(graph: Any, flat: list[Any], traced: Traced) -> tuple[str, dict[s
     return str(getattr(wrapper, "value", wrapper)), dict(lowering.constants)
 
 
-def _plain_output_strides(graph: Any, traced: Traced) -> None:
+def _plain_output_strides(graph: Any, traced: TracedModel) -> None:
     """Contiguous strides are products of max(1, size), for tensors without elements, which are never read: without it
     an index is a sum that axes can be merged in.
     """
-    from kernelwright.policies.inductor.inductor_patches import without_maxima
+    from kernelwright.policies.inductor.inductor_patches import drop_maxima
 
     env = traced.sizes.env
     (output,) = [n for n in graph.graph.nodes if n.op == "output"]
@@ -85,7 +85,7 @@ def _plain_output_strides(graph: Any, traced: Traced) -> None:
         strides = []
         for stride in value.stride():
             expression = getattr(getattr(stride, "node", None), "expr", None)
-            plain = expression if expression is None else without_maxima(expression)
+            plain = expression if expression is None else drop_maxima(expression)
             same = expression is None or plain == expression
             strides.append(stride if same else env.create_symintnode(plain, hint=stride.node.hint))
         if any(a is not b for a, b in zip(strides, value.stride(), strict=True)):

@@ -43,12 +43,14 @@ class Geometry:
 
     @property
     def depth(self) -> list[Any]:
-        """What is summed over: channels of a group, then taps."""
+        """Returns the ranges of the sum: channels of a group, then taps."""
         return [self.channels, *self.kernel]
 
     @property
     def steps(self) -> list[Any]:
-        """The same of a product, taps first: channels that lie side by side are then loaded together."""
+        """Returns the ranges of the sum of a product, taps first: channels that lie side by side are then loaded
+        together.
+        """
         return [*self.kernel, self.channels]
 
 
@@ -144,8 +146,8 @@ def bounds_of(place: Any, size: Any) -> list[Any]:
     return [(ops.ge, place, sympy.S.Zero), (ops.lt, place, size)]
 
 
-def unravelled(flat: Any, sizes: list[Any]) -> list[Any]:
-    """One index of each of the sizes, the last one running fastest."""
+def unravel_index(flat: Any, sizes: list[Any]) -> list[Any]:
+    """Returns one index for each of the sizes, the last one running fastest."""
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
     places: list[Any] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 OPERATION = "greatest_common_divisor"
-"""What Inductor calls it in between, and the helper in the draft (writing/helpers.py)."""
+"""The name of the operation in Inductor, and of the helper in the draft (writing/helpers.py)."""
 
 
 def own_greatest_common_divisor() -> None:

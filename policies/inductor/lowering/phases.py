@@ -14,7 +14,7 @@ from kernelwright.policies.inductor.lowering.geometry import (
     channels_last,
     create_contiguous,
     create_reduction,
-    unravelled,
+    unravel_index,
 )
 
 
@@ -26,7 +26,7 @@ def has_phases(g: Geometry) -> bool:
     return g.transposed and known and any(n != 1 for n in g.stride) and all(n == 1 for n in g.dilation)
 
 
-def by_phases(g: Geometry, x: Any, weight: Any) -> Any:
+def convolve_by_phases(g: Geometry, x: Any, weight: Any) -> Any:
     """The convolution [batch, channels, *out]. Axis by axis, with a stride s, padding p and a phase r: the pixel
     s * q + r meets the taps s * j + (r + p) % s, and reads the input at q + (r + p) // s - j.
     """
@@ -42,10 +42,10 @@ def by_phases(g: Geometry, x: Any, weight: Any) -> Any:
 
     def inner(index: Any, step: Any) -> Any:
         together, channel, pixel = index
-        image, phase = FloorDiv(together, phases), unravelled(ModularIndexing(together, 1, phases), g.stride)
+        image, phase = FloorDiv(together, phases), unravel_index(ModularIndexing(together, 1, phases), g.stride)
         group = ModularIndexing(image, 1, g.groups) if g.groups != 1 else sympy.S.Zero
-        *j, c = unravelled(step[0], steps)
-        q = unravelled(pixel, quotients)
+        *j, c = unravel_index(step[0], steps)
+        q = unravel_index(pixel, quotients)
         places = [q[i] + FloorDiv(phase[i] + g.padding[i], g.stride[i]) - j[i] for i in g.axes]
         where = [FloorDiv(image, g.groups), c + group * g.channels, *places]
         tests = [test for i in g.axes for test in bounds_of(places[i], g.size[i])]
@@ -65,7 +65,7 @@ def _weights(g: Geometry, load: Any) -> Any:
 
     def value(group: Any, together: Any, m: Any, *at: Any) -> Any:
         *j, c = at
-        phase = unravelled(together, g.stride)
+        phase = unravel_index(together, g.stride)
         taps = _taps(g, phase, j)
         where = [c + group * g.channels, m, *taps]
         if not (tests := _tap_bounds(g, taps)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.inductor.inductor_patches import size_hint
-from kernelwright.policies.inductor.lowering.split_products import split_product, transposed, worth_splitting
+from kernelwright.policies.inductor.lowering.split_products import is_column_major, split_product, worth_splitting
 
 MIN_ROWS_TO_TRANSPOSE = 128
 """Rows of the left operand, at the problem's own sizes, from which on the right operand is transposed first."""
@@ -57,7 +57,7 @@ def is_worth_transposing(a: Any, b: Any) -> bool:
     import torch
 
     rows = size_hint(a.get_size()[-2])
-    return b.get_dtype() == torch.float32 and rows >= MIN_ROWS_TO_TRANSPOSE and transposed(b)
+    return b.get_dtype() == torch.float32 and rows >= MIN_ROWS_TO_TRANSPOSE and is_column_major(b)
 
 
 def copy_row_major(b: Any) -> Any:
@@ -73,7 +73,7 @@ def copy_row_major(b: Any) -> Any:
 
 
 def _with_base(product: Any) -> Any:
-    """base * beta + (a @ b) * alpha."""
+    """Computes base * beta + (a @ b) * alpha."""
     import torch
     from torch._inductor.lowering import lowerings
 

@@ -25,7 +25,7 @@ tensor cores save (by an H100's 3 TB/s, 51 TFLOP/s of fp32 and three products at
 VECTOR_ELEMENTS = 8
 """Elements of float16 that are copied at once: where rows begin between them, one is copied at a time."""
 MIN_PRODUCTS = 1 << 28
-"""Products in all: below it more launches cost more than is saved."""
+"""Smallest number of products at which splitting pays: below it the launches cost more than is saved."""
 EXPONENT_OF_LARGEST = 13.0
 """Exponent of two that the largest finite element is brought to; float16 ends at 15."""
 MIN_EXPONENT = -100.0
@@ -40,7 +40,7 @@ def worth_splitting(a: Any, b: Any) -> bool:
         return False
     *batch, rows, depth = map(size_hint, a.get_size())
     columns = size_hint(b.get_size()[-1])
-    beside = [rows if transposed(a) else depth, depth if transposed(b) else columns]
+    beside = [rows if is_column_major(a) else depth, depth if is_column_major(b) else columns]
     if any(extent % VECTOR_ELEMENTS for extent in beside):
         return False
     return (
@@ -82,7 +82,7 @@ class _Parts:
         from torch._inductor.virtualized import ops
 
         x.realize()
-        self._turned = transposed(x)
+        self._turned = is_column_major(x)
         rows = (over == -2) == self._turned
         load, sizes = x.make_loader(), list(x.get_size())
         if self._turned:
@@ -168,7 +168,7 @@ def _written(x: Any, sizes: list[Any], value: Callable[[Any], Any]) -> Callable[
     return lambda index: ops.to_dtype(stored(index), torch.float16, use_compute_types=False)
 
 
-def transposed(x: Any) -> bool:
+def is_column_major(x: Any) -> bool:
     """Whether the elements of a column, not those of a row, lie side by side in memory."""
     from torch._inductor.virtualized import V
 

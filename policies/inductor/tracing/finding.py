@@ -1,4 +1,4 @@
-"""Which line of a problem calls an operator."""
+"""Finds the line of a problem that calls an operator."""
 
 from __future__ import annotations
 

@@ -10,24 +10,28 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived
 from kernelwright.policies.inductor.tracing.execution import examples
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
 from kernelwright.policies.inductor.tracing.loops import LoopForm, Loops, Unsuited, tracing_loops
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.tracing.randomness import RANDOMNESS_ADVICE, draws, without_draws_of_python
-from kernelwright.policies.inductor.tracing.sizes import Sizes, is_extent, leaves
+from kernelwright.policies.inductor.tracing.randomness import (
+    RANDOMNESS_ADVICE,
+    draws_random_numbers,
+    without_draws_of_python,
+)
+from kernelwright.policies.inductor.tracing.sizes import Sizes, integers_by_path, is_extent
 from kernelwright.policies.inductor.tracing.slices import Slices, tracing_slices
-from kernelwright.policies.inductor.tracing.to_gpu import move_to_gpu, on_gpu
+from kernelwright.policies.inductor.tracing.to_gpu import move_to_gpu, tensor_on_gpu
 from kernelwright.policies.inductor.values.complex_numbers import (
     COMPLEX,
     ByParts,
-    bare,
+    as_real_argument,
     has_complex,
     is_complex,
-    rank,
-    with_parts,
+    rank_in_forward,
+    unwrapped_path,
     without_complex_decompositions,
 )
 from kernelwright.policies.inductor.values.known import KnownValuesMode
@@ -45,7 +49,7 @@ TAKES_GRADIENTS = re.compile(r"\bautograd\b|\.backward\(|requires_grad")
 
 
 @dataclass
-class Traced:
+class TracedModel:
     """One module as a graph."""
 
     text: ProblemText
@@ -54,7 +58,7 @@ class Traced:
     """The mode of fake tensors that all of it lives in."""
     graph: Any = None
     arguments: list[str] = field(default_factory=list)
-    """What ModelNew passes for each argument of the graph: `x`, `self.down.weight`."""
+    """The expressions that ModelNew passes for the arguments of the graph: `x`, `self.down.weight`."""
     flat: list[Any] = field(default_factory=list)
     """The arguments, as tensors of the pretended GPU."""
     form: Any = None
@@ -75,7 +79,7 @@ class Traced:
     equalities: tuple[tuple[str, str], ...] = ()
     """Pairs of sizes that are equal in the problem, by which forward or the constructor decides something."""
     required: list[tuple[str, str]] = field(default_factory=list)
-    """Sizes that are numbers in the draft: their expressions in forward, and what they must be."""
+    """Sizes that are numbers in the draft: their expressions in forward, and their required values."""
     slices: Slices = field(default_factory=Slices)
 
     @property
@@ -95,7 +99,7 @@ def numbers_of(source: str, mode: Any) -> dict[str, int]:
     _, inputs, init = examples(source, mode)
     found: dict[str, int] = {}
     for path, value in [*zip(text.input_paths(len(inputs)), inputs, strict=True), *_constructor(text, init)]:
-        found |= leaves(value, path)
+        found |= integers_by_path(value, path)
     return found
 
 
@@ -108,11 +112,11 @@ def _constructor(text: ProblemText, init: Any) -> list[tuple[str, Any]]:
 
 def trace(
     source: str, free: Callable[[int, str], bool], *, partial: bool = False, least: Mapping[str, int] | None = None
-) -> Traced:
+) -> TracedModel:
     """The module as a graph.
 
     partial: operators that cannot be written with others stay as they are. least: the smallest values of sizes, by
-    their paths, where slices may end outside of their axes (slices.py). Raises Refused, and whatever the problem or
+    their paths, where slices may end outside of their axes (slices.py). Raises DraftRefused, and what the problem or
     torch raises.
     """
     form = LoopForm.NESTED
@@ -129,12 +133,12 @@ def trace(
 
 def _trace(
     source: str, free: Callable[[int, str], bool], loops: Loops, partial: bool, least: Mapping[str, int] | None
-) -> Traced:
+) -> TracedModel:
     from kernelwright.policies.inductor.window_sizes import WindowedMode
 
     text = ProblemText(source)
     sizes = Sizes(text, free, least)
-    traced = Traced(text, sizes, WindowedMode(sizes.env), slices=Slices(bounded=least is not None))
+    traced = TracedModel(text, sizes, WindowedMode(sizes.env), slices=Slices(bounded=least is not None))
     module, inputs, init = examples(source, traced.mode)
     named = _constructor(text, init)
     names = list(init) if isinstance(init, dict) else text.constructor_names()
@@ -152,7 +156,9 @@ def _trace(
     return traced
 
 
-def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], loops: Loops, partial: bool) -> None:
+def _make_graph(
+    traced: TracedModel, model: Any, paths: list[str], given: list[Any], loops: Loops, partial: bool
+) -> None:
     import torch
     from torch._dispatch.python import enable_python_dispatcher
 
@@ -164,7 +170,7 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
     places = [(p, v) for p, v in traced.sizes.where.items() if not is_extent(p)]
     whole = [*((spelt(n), v) for n, v in held.items()), *((spelt(n), v) for _, _, n, v in plain), *tensors, *places]
     paired = [is_complex(v) for _, v in whole]
-    whole = [with_parts(p, v) for p, v in whole]
+    whole = [as_real_argument(p, v) for p, v in whole]
     traced.arguments, flat = [p for p, _ in whole], [v for _, v in whole]
 
     def call(*values: Any) -> Any:
@@ -195,17 +201,17 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
             traced.sizes.env.pending_fresh_unbacked_symbols.clear()
         loops.begin(learning=False)
         traced.graph = make(call, flat)
-        traced.flat = [on_gpu(v) for v in flat]
+        traced.flat = [tensor_on_gpu(v) for v in flat]
         move_to_gpu(traced.graph, traced.flat, traced.mode)
         for body in loops.bodies:
-            body.flat = [on_gpu(v) for v in body.flat]
+            body.flat = [tensor_on_gpu(v) for v in body.flat]
             move_to_gpu(body.graph, body.flat, traced.mode)
     _name_symbols(traced, places)
     bind_derived(traced, [*_shapes(traced), *places])
 
 
 def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) -> Any:
-    """The function's graph over these arguments, without mutations but those of its arguments. Raises Refused.
+    """The function's graph over these arguments, without mutations but those of its arguments. Raises DraftRefused.
 
     gradients: whether it may take some, which torch refuses where mutations are removed: it is traced with both first.
     """
@@ -219,18 +225,20 @@ def _graph_of(function: Any, flat: list[Any], partial: bool, gradients: bool) ->
         functional = torch.func.functionalize(called, remove="mutations")
         return make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
 
-    table = {op: made for op, made in select_decomp_table().items() if not draws(op)} | decompositions(partial)
+    table = {op: made for op, made in select_decomp_table().items() if not draws_random_numbers(op)} | decompositions(
+        partial
+    )
     if gradients:
         function = make_fx(function, decomposition_table=table, tracing_mode="real")(*flat)
     graph = traced(function, table)
     if has_complex(graph):
         graph = traced(ByParts(traced(function, without_complex_decompositions(table)), library=partial).run, table)
-    graph.graph.eliminate_dead_code(lambda node: node.is_impure() and not draws(node.target))
+    graph.graph.eliminate_dead_code(lambda node: node.is_impure() and not draws_random_numbers(node.target))
     _refuse(graph)
     return graph
 
 
-def _recompute_floats(model: Any, sizes: dict[str, Any], traced: Traced) -> None:
+def _recompute_floats(model: Any, sizes: dict[str, Any], traced: TracedModel) -> None:
     """Numbers that the constructor computed from sizes (`(width // heads) ** -0.5`) are computed once more, where
     the graph sees it.
     """
@@ -289,16 +297,16 @@ def _refuse(graph: Any) -> None:
         if torch.Tag.dynamic_output_shape in tags and _sized_by_data(node):
             name = str(node.target).split(".")[1]
             what = "a boolean index" if name == "index" else name
-            raise Refused(
+            raise DraftRefused(
                 f"what forward does depends on the values of a tensor: they decide the size of what {what} gives",
                 operator=name,
             )
-        if draws(node.target):
+        if draws_random_numbers(node.target):
             name = str(node.target).split(".")[1].removesuffix("_functional")
-            raise Refused(f"{name} draws random numbers", operator=name, advice=RANDOMNESS_ADVICE)
+            raise DraftRefused(f"{name} draws random numbers", operator=name, advice=RANDOMNESS_ADVICE)
     count = len(graph.graph.nodes)
     if count > MAX_OPERATORS:
-        raise Refused(f"{count} operators: a recurrence that is unrolled, or a network too large for one draft")
+        raise DraftRefused(f"{count} operators: a recurrence that is unrolled, or a network too large for one draft")
 
 
 def _sized_by_data(node: Any) -> bool:
@@ -311,7 +319,7 @@ def _sized_by_data(node: Any) -> bool:
     return any(v is not None and v.dtype in (torch.bool, torch.uint8) for v in indices)
 
 
-def _name_symbols(traced: Traced, places: list[tuple[str, Any]]) -> None:
+def _name_symbols(traced: TracedModel, places: list[tuple[str, Any]]) -> None:
     """Returns where each symbol is found, inputs before constructor's arguments, and what it is called."""
     for path, value in [*_shapes(traced), *places]:
         symbol = value.node.expr
@@ -326,18 +334,18 @@ def _name_symbols(traced: Traced, places: list[tuple[str, Any]]) -> None:
         traced.symbols[str(symbol)] = known or str(other)
 
 
-def _shapes(traced: Traced) -> Iterator[tuple[str, Any]]:
+def _shapes(traced: TracedModel) -> Iterator[tuple[str, Any]]:
     import torch
 
     pairs = list(zip(traced.arguments, traced.flat, strict=True))
-    inputs = [p for p in pairs if not bare(p[0]).startswith("self.")]
-    weights = [p for p in pairs if bare(p[0]).startswith("self.")]
+    inputs = [p for p in pairs if not unwrapped_path(p[0]).startswith("self.")]
+    weights = [p for p in pairs if unwrapped_path(p[0]).startswith("self.")]
     for path, value in [*inputs, *weights]:
         if isinstance(value, torch.Tensor):
-            sizes = enumerate(value.shape[: rank(path, value)])
-            yield from ((f"{bare(path)}.shape[{i}]", n) for i, n in sizes if isinstance(n, torch.SymInt))
+            sizes = enumerate(value.shape[: rank_in_forward(path, value)])
+            yield from ((f"{unwrapped_path(path)}.shape[{i}]", n) for i, n in sizes if isinstance(n, torch.SymInt))
 
 
 def simple_path(path: str) -> str:
     """`self.layers[0].weight` as words: layers_0_weight."""
-    return re.sub(r"\W+", "_", bare(path).removeprefix("self.")).strip("_")
+    return re.sub(r"\W+", "_", unwrapped_path(path).removeprefix("self.")).strip("_")

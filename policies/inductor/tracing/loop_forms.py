@@ -81,7 +81,7 @@ def _placed(text: str, node: ast.stmt) -> ast.stmt:
 
 
 # ------------------------------------------------------------------------------------------------ what the text calls
-class Pieces:
+class TensorPieces:
     """What `x.split(1, dim)` and `x.unbind(dim)` give where there are as many as a size: each is made when it is asked
     for.
     """
@@ -110,20 +110,20 @@ class Pieces:
         return (self[i] for i in range(len(self)))
 
 
-class Together:
+class ZippedRows:
     """Rows of several tensors at once, as `zip` gives them."""
 
     def __init__(self, *walked: Any) -> None:
         """walked: what `rows_of` takes."""
         self._rows = [rows_of(w) for w in walked]
         counts = [count_of(r) for r in self._rows]
-        self.count = counts[0] if all(c is counts[0] for c in counts) else most_common_end(counts)
+        self.count = counts[0] if all(c is counts[0] for c in counts) else zipped_count(counts)
 
     def __getitem__(self, index: Any) -> Any:
         return tuple(rows[index] for rows in self._rows)
 
 
-def most_common_end(counts: list[Any]) -> Any:
+def zipped_count(counts: list[Any]) -> Any:
     """Where `zip` ends: sizes that are symbols are taken to be equal where they are in the problem."""
     import torch
 
@@ -137,13 +137,13 @@ def rows_of(walked: Any) -> Any:
     """A tensor or its pieces as they are; of everything else a list."""
     import torch
 
-    return walked if isinstance(walked, torch.Tensor | Pieces | Together) else list(walked)
+    return walked if isinstance(walked, torch.Tensor | TensorPieces | ZippedRows) else list(walked)
 
 
 def count_of(rows: Any) -> Any:
     """How many rows there are; of a tensor a symbol where its size is one."""
     import torch
 
-    if isinstance(rows, Pieces | Together):
+    if isinstance(rows, TensorPieces | ZippedRows):
         return rows.count
     return rows.shape[0] if isinstance(rows, torch.Tensor) else len(rows)

@@ -68,12 +68,12 @@ def own_copy(changed: Any) -> Any:
     return changed.clone() if isinstance(changed, torch.Tensor) else changed
 
 
-def last_of(listed: list[Any]) -> Any:
+def last_element(listed: list[Any]) -> Any:
     """The last element of a list; None where it is empty."""
     return listed[-1] if isinstance(listed, Stacked) or listed else None
 
 
-def loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str, Any], lists: dict[str, list[Any]],
+def run_loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str, Any], lists: dict[str, list[Any]],
     rows: dict[str, tuple[Any, int]]) -> dict[str, Any]:  # fmt: skip
     """What `for` does, by `over_steps` where the count is a size; returns the values of all names afterwards."""
     import torch

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernelwright.policies.inductor.tracing.loop_forms import Together, count_of, over_ranges, rows_of
-from kernelwright.policies.inductor.tracing.loop_running import last_of, loop, own_copy
+from kernelwright.policies.inductor.tracing.loop_forms import ZippedRows, count_of, over_ranges, rows_of
+from kernelwright.policies.inductor.tracing.loop_running import last_element, own_copy, run_loop
 
 STATEMENTS_THAT_LEAVE = (
     ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.While, ast.Try, ast.With,
@@ -42,12 +42,12 @@ def has_loops(source: str) -> bool:
 def loop_names() -> dict[str, Any]:
     """What a module of `with_loops` needs."""
     return {
-        "__loop__": loop,
+        "__loop__": run_loop,
         "__rows__": rows_of,
         "__count__": count_of,
-        "__together__": Together,
+        "__together__": ZippedRows,
         "__own__": own_copy,
-        "__last__": last_of,
+        "__last__": last_element,
     }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 
 OPERATOR = "kernelwright::steps"
 TRACED_STEP = 2
@@ -60,7 +60,7 @@ class LoopForm(StrEnum):
     """All are run as they are."""
 
 
-class Unsuited(Refused):
+class Unsuited(DraftRefused):
     """A loop that has to be unrolled."""
 
 
@@ -113,7 +113,7 @@ class Loops:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Runs a body `count` times: what is carried at the end, and what the steps gave, stacked.
 
-        keep: a loop also where the count is a number. Raises Refused where a carried tensor changes its shape.
+        keep: a loop also where the count is a number. Raises DraftRefused where a carried tensor changes its shape.
         """
         import torch
         from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing

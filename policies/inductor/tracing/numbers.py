@@ -10,13 +10,13 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from kernelwright.policies.inductor.tracing.loop_forms import Pieces
+from kernelwright.policies.inductor.tracing.loop_forms import TensorPieces
 
 WORDS = {"int": "__whole__", "float": "__real__", "len": "__length__", "min": "__least__", "max": "__most__"}
 """Python's name -> the name under which a module calls the one of ours."""
 
 
-def whole(*given: Any, **named: Any) -> Any:
+def symbolic_int(*given: Any, **named: Any) -> Any:
     """`int`, which keeps symbols."""
     import torch
 
@@ -25,21 +25,21 @@ def whole(*given: Any, **named: Any) -> Any:
     return builtins.int(*given, **named)
 
 
-def length(value: Any) -> Any:
+def symbolic_len(value: Any) -> Any:
     """`len`, which of a tensor or of its pieces is a symbol."""
     import torch
 
-    if isinstance(value, Pieces):
+    if isinstance(value, TensorPieces):
         return value.count
     return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else builtins.len(value)
 
 
-def least(*given: Any, **named: Any) -> Any:
+def symbolic_min(*given: Any, **named: Any) -> Any:
     """`min`, which keeps symbols."""
     return _extreme("min", given, named)
 
 
-def most(*given: Any, **named: Any) -> Any:
+def symbolic_max(*given: Any, **named: Any) -> Any:
     """`max`, which keeps symbols."""
     return _extreme("max", given, named)
 
@@ -140,4 +140,10 @@ def _defined_names(tree: ast.Module) -> set[str]:
 
 def number_names() -> dict[str, Any]:
     """What a module of `with_numbers` needs."""
-    return {WORDS["int"]: whole, WORDS["float"]: Real, WORDS["len"]: length, WORDS["min"]: least, WORDS["max"]: most}
+    return {
+        WORDS["int"]: symbolic_int,
+        WORDS["float"]: Real,
+        WORDS["len"]: symbolic_len,
+        WORDS["min"]: symbolic_min,
+        WORDS["max"]: symbolic_max,
+    }

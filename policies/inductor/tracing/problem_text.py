@@ -1,4 +1,4 @@
-"""What the text of a problem says: its model, the names of its arguments, and what people call its sizes."""
+"""Reads the text of a problem: its model, the names of its arguments, and the names of its sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 
 NAMES_OF_NO_SIZE = re.compile(r"kernel|stride|padding|dilation|pool|layers|depth|axis|scale_factor|block")
 """Names of arguments that say what is computed; the others say how much of it."""
@@ -30,11 +30,11 @@ class ProblemText:
         for node in self.tree.body:
             if isinstance(node, ast.ClassDef) and node.name == "Model":
                 return node
-        raise Refused("the problem has no class Model")
+        raise DraftRefused("the problem has no class Model")
 
     @property
     def names(self) -> set[str]:
-        """Every name and argument of the text."""
+        """Returns every name and argument of the text."""
         words = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)}
         return words | {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
 
@@ -55,20 +55,22 @@ class ProblemText:
 
     @property
     def forward(self) -> ast.FunctionDef:
-        """The definition of Model.forward. Raises Refused where the file has none."""
+        """Returns the definition of Model.forward. Raises DraftRefused where the file has none."""
         found = self.method("forward")
         if found is None:
-            raise Refused("Model has no forward in this file")
+            raise DraftRefused("Model has no forward in this file")
         return found
 
     def input_paths(self, count: int) -> list[str]:
-        """What forward calls its first `count` arguments: names, and `rest[0]` where it takes any number."""
+        """Returns the names that forward gives to its first `count` arguments, with `rest[0]` where it takes any
+        number.
+        """
         arguments = self.forward.args
         names = [a.arg for a in [*arguments.posonlyargs, *arguments.args][1:]]
         if arguments.vararg is not None:
             names += [f"{arguments.vararg.arg}[{i}]" for i in range(count)]
         if count > len(names):
-            raise Refused(f"get_inputs gives {count} inputs, and forward takes {len(names)}")
+            raise DraftRefused(f"get_inputs gives {count} inputs, and forward takes {len(names)}")
         return names[:count]
 
     def constructor_names(self) -> list[str]:
@@ -169,7 +171,7 @@ def _sizes_named(call: ast.Call) -> list[str]:
 
 
 def readable(name: str) -> str:
-    """A Python name for a person: lower case, without words of Python's."""
+    """Returns a readable Python name: lower case, without keywords of Python."""
     made = re.sub(r"\W+", "_", name).strip("_").lower() or "size"
     made = f"size_{made}" if made[0].isdigit() else made
     return f"{made}_" if keyword.iskeyword(made) or made in dir(__builtins__) else made

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import Refused, line_text
+from kernelwright.policies.inductor.refusing import DraftRefused, line_text
 
 RANDOMNESS_ADVICE = "give forward what it draws as an input, or put zeros in its place"
-"""What to do about them."""
+"""The advice on operators that draw random numbers."""
 _OUTSIDE_TORCH = re.compile(r"\b((np|numpy)\.)?random\.\w+(?=\()")
 
 
-def draws(operator: Any) -> bool:
+def draws_random_numbers(operator: Any) -> bool:
     """Whether an operator of torch draws random numbers."""
     import torch
 
@@ -34,7 +34,7 @@ def without_draws_of_python(source: str) -> Iterator[None]:
     lines = source.splitlines()
     found = next(((n, m[0]) for n, line in enumerate(lines, 1) if (m := _OUTSIDE_TORCH.search(line))), None)
     name, at = (found[1], f" at {line_text(source, found[0])}") if found else ("Python", "")
-    raise Refused(f"{name} draws random numbers{at}", advice=RANDOMNESS_ADVICE)
+    raise DraftRefused(f"{name} draws random numbers{at}", advice=RANDOMNESS_ADVICE)
 
 
 def factories_without_generator() -> list[tuple[str, Any]]:

@@ -15,7 +15,7 @@ _LAYOUT_FILES = re.compile(r"^\(?(_prims_common/|_prims/|_meta_registrations\.py
 """Where torch asks for layouts, as its guards name the place."""
 
 
-def leaves(value: Any, path: str) -> dict[str, int]:
+def integers_by_path(value: Any, path: str) -> dict[str, int]:
     """Path -> integer, of tensors' sizes and of numbers inside lists and dictionaries."""
     import torch
 
@@ -26,7 +26,7 @@ def leaves(value: Any, path: str) -> dict[str, int]:
     if isinstance(value, int):
         return {path: value}
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
-    return {p: n for k, v in items for p, n in leaves(v, f"{path}[{k!r}]").items()}
+    return {p: n for k, v in items for p, n in integers_by_path(v, f"{path}[{k!r}]").items()}
 
 
 def is_extent(path: str) -> bool:
@@ -74,7 +74,7 @@ class Sizes:
         return self.where[path]
 
     def plain_name(self, path: str) -> str:
-        """The name of a size that nobody has named: x_shape_0."""
+        """Returns the default name of a size without a name of its own: x_shape_0."""
         return path.replace("self.", "")
 
     def name_of(self, symbol: Any, path: str) -> str:
@@ -87,7 +87,7 @@ class Sizes:
         return named[0] if named else own
 
     def step(self, number: int) -> Any:
-        """The step of a loop: any number from 0."""
+        """Returns the symbol for the step of a loop: any number from 0."""
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
         from torch.utils._sympy.numbers import int_oo
@@ -123,7 +123,7 @@ class Sizes:
         return made.permute([order.index(i) for i in range(like.dim())]) if like.dim() else made
 
     def _next_names(self, count: int) -> list[str]:
-        """What get_inputs calls the sizes of its next tensor."""
+        """Returns the names that get_inputs uses for the sizes of its next tensor."""
         while self._tensors < len(self._dimensions):
             names = self._dimensions[self._tensors]
             self._tensors += 1

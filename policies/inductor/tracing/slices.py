@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass
 class Slices:
-    """What tracing takes for granted of the slices of one module."""
+    """The assumptions that tracing made about the slices of one module."""
 
     bounded: bool = False
     """Whether ends are computed, rather than taken to lie inside."""
@@ -56,7 +56,7 @@ def tracing_slices(slices: Slices) -> Iterator[None]:
         _current.pop()
 
 
-def inside_axis(word: slice, extent: Any) -> slice:
+def clip_to_axis(word: slice, extent: Any) -> slice:
     """The slice with its ends counted from the front, no further than the axis goes."""
     import torch
 

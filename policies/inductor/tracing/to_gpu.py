@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 
-def on_gpu(value: Any) -> Any:
+def tensor_on_gpu(value: Any) -> Any:
     """The tensor without values on the pretended GPU; what is no tensor as it is."""
     import torch
 
@@ -42,7 +42,7 @@ def _propagation() -> Any:
     class OnGPU(FakeTensorProp):
         def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
             value = super().get_attr(target, args, kwargs)
-            return on_gpu(value) if isinstance(value, torch.Tensor) and value.dim() else value
+            return tensor_on_gpu(value) if isinstance(value, torch.Tensor) and value.dim() else value
 
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
             """A GPU's convolution may order its elements otherwise than a CPU's, so that a view of it is a copy."""

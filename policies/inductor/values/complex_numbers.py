@@ -11,7 +11,7 @@ import torch
 from torch.fx import Interpreter
 from torch.utils._pytree import tree_any, tree_map
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 
 aten = torch.ops.aten
 REAL_TYPE_OF = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
@@ -21,7 +21,7 @@ REAL_TYPE_OF = {torch.complex32: torch.float16, torch.complex64: torch.float32, 
 COMPLEX = "complex"
 """Stands for a complex tensor in the structure of what forward returns."""
 WRAPPED = "torch.view_as_real(", ")"
-"""What is written around the path of a complex tensor."""
+"""The text around the path of a complex tensor."""
 
 
 class Pair(NamedTuple):
@@ -32,7 +32,7 @@ class Pair(NamedTuple):
 
 
 MAX_TRANSFORM_ELEMENTS = 46_340
-"""Elements: the largest number whose square is below 2 ** 31."""
+"""Largest number of elements: the largest number whose square is below 2 ** 31."""
 OPERATORS_BY_PARTS = {
     "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand", "permute", "transpose", "t", "slice", "select",
     "clone", "cat", "stack", "index", "index_select", "gather", "alias", "detach", "flip", "roll", "constant_pad_nd",
@@ -65,17 +65,17 @@ def is_complex(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_complex()
 
 
-def with_parts(path: str, value: Any) -> tuple[str, Any]:
+def as_real_argument(path: str, value: Any) -> tuple[str, Any]:
     """An argument of forward as the graph takes it: a complex tensor as a real one with an axis more."""
     return (f"{WRAPPED[0]}{path}{WRAPPED[1]}", torch.view_as_real(value)) if is_complex(value) else (path, value)
 
 
-def bare(path: str) -> str:
-    """The path of a tensor without what `with_parts` puts around it."""
+def unwrapped_path(path: str) -> str:
+    """The path of a tensor without what `as_real_argument` puts around it."""
     return path.removeprefix(WRAPPED[0]).removesuffix(WRAPPED[1]) if path.startswith(WRAPPED[0]) else path
 
 
-def rank(path: str, value: Any) -> int:
+def rank_in_forward(path: str, value: Any) -> int:
     """Axes that the tensor at a path has in forward."""
     return int(value.dim()) - path.startswith(WRAPPED[0])
 
@@ -103,7 +103,7 @@ def without_complex_decompositions(table: dict[Any, Any]) -> dict[Any, Any]:
 
 
 class ByParts(Interpreter):
-    """Runs a graph with pairs for complex tensors. Raises Refused at an operator that has no rule."""
+    """Runs a graph with pairs for complex tensors. Raises DraftRefused at an operator that has no rule."""
 
     def __init__(self, graph: Any, library: bool = False) -> None:
         """library: Fourier transforms stay torch's own."""
@@ -111,7 +111,7 @@ class ByParts(Interpreter):
         self._library = library
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """One node of the graph, with pairs for complex arguments. Raises Refused where no rule is known."""
+        """One node of the graph, with pairs for complex arguments. Raises DraftRefused where no rule is known."""
         packet = getattr(target, "overloadpacket", None)
         name = packet.__name__ if packet is not None else ""
         if name in IN_PLACE_VIEWS:
@@ -137,7 +137,7 @@ class ByParts(Interpreter):
             return super().call_function(target, args, kwargs)
         if name in ("sym_size", "sym_numel"):
             return target(args[0].re, *args[1:])
-        raise Refused(f"{name or target} of complex numbers has no kernel", operator=name)
+        raise DraftRefused(f"{name or target} of complex numbers has no kernel", operator=name)
 
 
 def _leaf(value: Any) -> bool:
@@ -145,7 +145,7 @@ def _leaf(value: Any) -> bool:
 
 
 def _part(value: Any, part: int) -> Any:
-    """The real (0) or the imaginary (1) part of an argument; a size and an index have no parts."""
+    """Returns the real (0) or the imaginary (1) part of an argument; a size and an index have no parts."""
     if isinstance(value, Pair):
         return value[part]
     if isinstance(value, complex):
@@ -210,7 +210,7 @@ def _quotient(left: Any, right: Any) -> Pair:
 
 def _power(x: Any, exponent: Any) -> Pair:
     if exponent != 2:
-        raise Refused("a power of complex numbers other than the square has no kernel", operator="pow")
+        raise DraftRefused("a power of complex numbers other than the square has no kernel", operator="pow")
     return _product(aten.mul, x, x)
 
 
@@ -244,11 +244,11 @@ def _library_transform(target: Any, x: Any, *options: Any) -> Any:
 def _angles(count: Any, rows: Any, like: Any) -> tuple[Any, Any]:
     """cos and sin of 2 pi j k / count, for j below count and k below rows; the product is taken modulo count first.
 
-    Raises Refused where that product is over what 32 bits hold, which kernels count elements with.
+    Raises DraftRefused where that product is over what 32 bits hold, which kernels count elements with.
     """
     known = count if isinstance(count, int) else count.node.hint
     if known is not None and known > MAX_TRANSFORM_ELEMENTS:
-        raise Refused(
+        raise DraftRefused(
             f"a Fourier transform over more than {MAX_TRANSFORM_ELEMENTS} elements has no kernel", operator="fft"
         )
     j = torch.arange(count, device=like.device)[:, None]

@@ -114,7 +114,7 @@ def _side_by_side_in_rows(kernel: Kernel) -> bool:
 
 
 def _terms(place: ast.expr) -> list[ast.expr]:
-    """What is added up to an address."""
+    """Returns the terms of an address."""
     if isinstance(place, ast.BinOp) and isinstance(place.op, ast.Add):
         return _terms(place.left) + _terms(place.right)
     if isinstance(place, ast.Call) and ast.unparse(place.func) == "tl.broadcast_to":
@@ -122,7 +122,7 @@ def _terms(place: ast.expr) -> list[ast.expr]:
     return [place]
 
 
-def fitted(kernel: Kernel, block: str, size: int, extent: str) -> str:
+def fit_block(kernel: Kernel, block: str, size: int, extent: str) -> str:
     """The block's size as an expression: smaller where the extent is far below it, and the kernel masks what is beyond.
     In steps of eight times, because a kernel is compiled once for each; those of products, whose work goes with the
     tile, are powers of two.
@@ -143,14 +143,14 @@ def _masks(kernel: Kernel, side: str) -> bool:
     )
 
 
-def warps(kernel: Kernel, sizes: dict[str, int]) -> int:
+def choose_warps(kernel: Kernel, sizes: dict[str, int]) -> int:
     """Chooses the number of warps of a kernel by its block of `sizes`, in elements."""
     if kernel.dot:
         return product_tile(kernel).warps
     return 8 if math.prod(sizes.values()) >= 2048 else 4
 
 
-def stages(kernel: Kernel) -> int | None:
+def choose_stages(kernel: Kernel) -> int | None:
     """Products with several loads in their loop wait in shared memory, and need it all at one stage."""
     if not kernel.dot:
         return None

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelwright.policies.inductor.draft import SPLIT_MARK
-from kernelwright.policies.inductor.lowering.generating import Generated
-from kernelwright.policies.inductor.refusing import Refused
-from kernelwright.policies.inductor.tracing.graph import Traced
-from kernelwright.policies.inductor.values.complex_numbers import COMPLEX, bare, rank
+from kernelwright.policies.inductor.lowering.generating import GeneratedCode
+from kernelwright.policies.inductor.refusing import DraftRefused
+from kernelwright.policies.inductor.tracing.graph import TracedModel
+from kernelwright.policies.inductor.values.complex_numbers import COMPLEX, rank_in_forward, unwrapped_path
 from kernelwright.policies.inductor.writing.helpers import BODIES, helpers_for
 from kernelwright.policies.inductor.writing.kept_definitions import model_and_what_it_needs
-from kernelwright.policies.inductor.writing.kernel_text import Written, write_kernel
+from kernelwright.policies.inductor.writing.kernel_text import WrittenKernel, write_kernel
 from kernelwright.policies.inductor.writing.kernels import comment_of, kernels_of
 from kernelwright.policies.inductor.writing.launch import Host
 from kernelwright.policies.inductor.writing.launches import (
@@ -23,10 +23,10 @@ from kernelwright.policies.inductor.writing.launches import (
     name_buffers,
     read_call,
 )
-from kernelwright.policies.inductor.writing.layouts import Layout, product
-from kernelwright.policies.inductor.writing.lines import broken, short_lines
+from kernelwright.policies.inductor.writing.layouts import Layout, product_text
+from kernelwright.policies.inductor.writing.lines import break_line, break_long_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
-from kernelwright.policies.inductor.writing.nested_inputs import is_mentioned, names_of_nested, renamed
+from kernelwright.policies.inductor.writing.nested_inputs import is_mentioned, names_of_nested, rename_paths
 from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
 from kernelwright.policies.inductor.writing.repeats.blocks_of_forward import with_functions
 from kernelwright.policies.inductor.writing.repeats.merging import merge_kernels
@@ -66,14 +66,14 @@ class Candidate:
     library_calls: tuple[str, ...]
 
 
-def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) -> Candidate:
-    """The candidate. Raises Refused where Inductor's text holds something that has no plain form.
+def write_candidate(traced: TracedModel, generated: GeneratedCode, tf32: bool = False) -> Candidate:
+    """The candidate. Raises DraftRefused where Inductor's text holds something that has no plain form.
 
     tf32: convolutions of fp32 multiply as the library's do by default.
     """
     kernels = kernels_of("\n".join([generated.text, *generated.bodies]))
     if not kernels:
-        raise Refused(f"nothing is left for a kernel: it is {_remaining_statements(generated.text)}")
+        raise DraftRefused(f"nothing is left for a kernel: it is {_remaining_statements(generated.text)}")
     names = _symbol_names(traced)
     taken = {*names.values(), *RESERVED_NAMES, *traced.contiguous} | {a.arg for a in traced.text.forward.args.args}
     looped = LoopReading(traced, generated, kernels, names, taken)
@@ -88,17 +88,17 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     launched = [k for k in kernels if launches[k]]
     written = {k: write_kernel(kernels[k], launches[k], comment_of(kernels[k]), len(launched)) for k in launched}
     lines, functions = _forward_lines(traced, host, written, names)
-    lines = [part for line in lines for part in broken(line, 8)]
+    lines = [part for line in lines for part in break_line(line, 8)]
     lines, constants = _constants(lines, generated)
     needed, model = model_and_what_it_needs(traced, lines, constants)
-    needed = [short_lines(n) for n in needed]
+    needed = [break_long_lines(n) for n in needed]
     head, between, forward = model.partition("\n\n    def forward(")
-    model = short_lines(head) + between + forward
+    model = break_long_lines(head) + between + forward
     others = dict.fromkeys(
         f"@triton.jit\n{ast.unparse(f)}" for k in written for f in map(_without_decorators, kernels[k].others)
     )
     bodies = [w.text for w in written.values()]
-    functions = [short_lines(f) for f in functions]
+    functions = [break_long_lines(f) for f in functions]
     called = "\n".join([*functions, model])
     texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies]
     texts += (
@@ -118,7 +118,7 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     )
 
 
-def _head(traced: Traced, host: Host) -> str:
+def _head(traced: TracedModel, host: Host) -> str:
     lines = ["# Drafted by torch's compiler (Inductor), and rewritten. Block sizes are not tuned."]
     if any(launch.kernel.in_parts for launch in host.launches()):
         lines.append(SPLIT_MARK)
@@ -131,7 +131,7 @@ def _head(traced: Traced, host: Host) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is_single(traced: Traced) -> bool:
+def _is_single(traced: TracedModel) -> bool:
     """Whether every floating-point tensor that goes in is fp32."""
     given = [value for value in traced.flat if hasattr(value, "is_floating_point")]
     return all(str(value.dtype) == "torch.float32" for value in given if value.is_floating_point())
@@ -158,19 +158,19 @@ def _remaining_statements(text: str) -> str:
     return ", ".join(called) or "views alone"
 
 
-def _input_layouts(traced: Traced, names: dict[str, str]) -> dict[str, Layout]:
+def _input_layouts(traced: TracedModel, names: dict[str, str]) -> dict[str, Layout]:
     """Sizes and strides of the inputs that forward makes contiguous."""
     found: dict[str, Layout] = {}
     for path, value in zip(traced.arguments, traced.flat, strict=True):
         if path in traced.contiguous:
             sizes = [str(getattr(getattr(n, "node", None), "expr", n)) for n in value.shape]
             sizes = [re.sub(r"\b[a-z]+\d+\b", lambda m: names.get(m[0], m[0]), s) for s in sizes]
-            found[path] = tuple(sizes), tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
+            found[path] = tuple(sizes), tuple(product_text(sizes[i + 1 :]) for i in range(len(sizes)))
     return found
 
 
-def _symbol_names(traced: Traced) -> dict[str, str]:
-    """Symbol -> its name in forward; no two places have the same name, and none has an input's."""
+def _symbol_names(traced: TracedModel) -> dict[str, str]:
+    """Returns the name of each symbol in forward; no two places have the same name, and none has an input's."""
     found: dict[str, str] = {}
     taken = set(traced.contiguous) | RESERVED_NAMES | {a.arg for a in traced.text.forward.args.args}
     by_place: dict[str, str] = {}
@@ -187,7 +187,7 @@ def _symbol_names(traced: Traced) -> dict[str, str]:
     return found | _window_names(traced, found, taken)
 
 
-def _window_names(traced: Traced, names: dict[str, str], taken: set[str]) -> dict[str, str]:
+def _window_names(traced: TracedModel, names: dict[str, str], taken: set[str]) -> dict[str, str]:
     """Names the sizes that windows leave: `height_2` of a `height`."""
     bases, found = dict(names), {}
     for expression, symbol in traced.mode.windows.symbols.items():
@@ -205,7 +205,7 @@ def _window_names(traced: Traced, names: dict[str, str], taken: set[str]) -> dic
 
 
 def _forward_lines(
-    traced: Traced, host: Host, written: Mapping[str, Written], names: dict[str, str]
+    traced: TracedModel, host: Host, written: Mapping[str, WrittenKernel], names: dict[str, str]
 ) -> tuple[list[str], list[str]]:
     """The lines of forward, and the texts of the functions that they call for what is repeated in them."""
     body = host_lines(host, written)
@@ -215,22 +215,22 @@ def _forward_lines(
     used = [path for path in traced.contiguous if is_mentioned(path, text)]
     of_nests = names_of_nested(used, {*names.values(), *traced.text.names, *RESERVED_NAMES}, text)
     lines = [f"{of_nests.get(path, path)} = {path}.contiguous()" for path in used]
-    body = renamed(body, of_nests)
+    body = rename_paths(body, of_nests)
     if re.search(r"\bdevice=device\b", text):
         lines.append(f"device = {_device(traced)}")
     taken = {*RESERVED_NAMES, *(launch.kernel.name for launch in host.launches()), *BODIES}
     taken |= traced.text.names
     taken |= {n.name for n in ast.walk(traced.text.tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     body, functions = with_functions(body, taken)
-    sizes = renamed(_size_lines(traced, names, text), of_nests)
+    sizes = rename_paths(_size_lines(traced, names, text), of_nests)
     return _required_lines(traced) + lines + sizes + body, functions
 
 
-def _required_lines(traced: Traced) -> list[str]:
+def _required_lines(traced: TracedModel) -> list[str]:
     """Refuses a call whose sizes the draft is not for."""
     if not traced.required:
         return []
-    found, wanted = (", ".join(map(bare, column)) for column in zip(*traced.required, strict=True))
+    found, wanted = (", ".join(map(unwrapped_path, column)) for column in zip(*traced.required, strict=True))
     several = len(traced.required) > 1
     return [
         f"if ({found}) != ({wanted}):" if several else f"if {found} != {wanted}:",
@@ -238,15 +238,15 @@ def _required_lines(traced: Traced) -> list[str]:
     ]
 
 
-def _device(traced: Traced) -> str:
+def _device(traced: TracedModel) -> str:
     tensors = [p for p, v in zip(traced.arguments, traced.flat, strict=True) if hasattr(v, "device")]
-    inputs = [p for p in tensors if not bare(p).startswith("self.")]
+    inputs = [p for p in tensors if not unwrapped_path(p).startswith("self.")]
     if not tensors:
-        raise Refused("there is no tensor to take the device from")
-    return f"{bare((inputs or tensors)[0])}.device"
+        raise DraftRefused("there is no tensor to take the device from")
+    return f"{unwrapped_path((inputs or tensors)[0])}.device"
 
 
-def _size_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
+def _size_lines(traced: TracedModel, names: dict[str, str], text: str) -> list[str]:
     """Writes where the sizes come from: one line a tensor."""
     windows = _window_lines(traced, names, text)
     text = "\n".join([text, *windows])
@@ -254,7 +254,11 @@ def _size_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
     for symbol, name in names.items():
         if symbol in traced.symbols and re.search(rf"(?<![\w.]){name}\b(?!\s*=)", text):
             used.setdefault(name, traced.symbols[symbol])
-    ranks = {bare(p): rank(p, v) for p, v in zip(traced.arguments, traced.flat, strict=True) if hasattr(v, "dim")}
+    ranks = {
+        unwrapped_path(p): rank_in_forward(p, v)
+        for p, v in zip(traced.arguments, traced.flat, strict=True)
+        if hasattr(v, "dim")
+    }
     by_tensor: dict[str, dict[int, str]] = {}
     lines = []
     for name, place in used.items():
@@ -272,7 +276,7 @@ def _size_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
     return grouped + lines + windows
 
 
-def _window_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
+def _window_lines(traced: TracedModel, names: dict[str, str], text: str) -> list[str]:
     """`height_2 = (height + 1) // 2`, each before what is computed of it."""
     from torch.utils._sympy.printers import PythonPrinter
 
@@ -309,7 +313,7 @@ def _returned(form: object, made: object) -> str:
     return f"torch.view_as_complex({tensor})" if form == COMPLEX else tensor
 
 
-def _constants(lines: list[str], generated: Generated) -> tuple[list[str], dict[str, str]]:
+def _constants(lines: list[str], generated: GeneratedCode) -> tuple[list[str], dict[str, str]]:
     """Tensors of numbers that forward had written in it become buffers; their texts, by name."""
     found: dict[str, str] = {}
     for name, value in generated.constants.items():

@@ -54,7 +54,7 @@ def inner_names(function: ast.FunctionDef, reduced: Collection[str]) -> set[str]
 
 
 def _that_depend_on(names: Collection[str], function: ast.FunctionDef) -> set[str]:
-    """The names, and those of what is computed from them."""
+    """Returns the names, and all names that are computed from them."""
     found, before = set(names), -1
     while len(found) != before:
         before = len(found)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 
 NAMES = {
     "maximum": "maximum", "minimum": "minimum", "max2": "row_maximum", "min2": "row_minimum", "any": "any_of",
@@ -109,9 +109,9 @@ for _word, _sign, _other in (("maximum", ">", "larger"), ("minimum", "<", "small
 
 
 def helper_name(name: str) -> str:
-    """Ours for Inductor's. Raises Refused where there is none."""
+    """Returns our name for one of Inductor's helpers. Raises DraftRefused where there is none."""
     if name not in NAMES:
-        raise Refused(f"Inductor calls {name}, which has no plain form here")
+        raise DraftRefused(f"Inductor calls {name}, which has no plain form here")
     return NAMES[name]
 
 

@@ -6,10 +6,10 @@ import ast
 import copy
 import re
 
-from kernelwright.policies.inductor.tracing.graph import Traced
+from kernelwright.policies.inductor.tracing.graph import TracedModel
 
 
-def model_and_what_it_needs(traced: Traced, lines: list[str], constants: dict[str, str]) -> tuple[list[str], str]:
+def model_and_what_it_needs(traced: TracedModel, lines: list[str], constants: dict[str, str]) -> tuple[list[str], str]:
     """Texts of the problem's statements that ModelNew needs, in their order; and ModelNew with `lines` as its
     forward.
     """
@@ -93,7 +93,7 @@ def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def _complete_constructor(traced: Traced, model: ast.ClassDef, forward: str, constants: dict[str, str]) -> None:
+def _complete_constructor(traced: TracedModel, model: ast.ClassDef, forward: str, constants: dict[str, str]) -> None:
     """Makes the constructor keep the arguments that forward takes sizes from, and the numbers that forward has
     written in it.
     """

@@ -16,13 +16,13 @@ from kernelwright.policies.inductor.writing.divisors import (
 from kernelwright.policies.inductor.writing.expressions.tidying import use_augmented_assignments
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Launch
-from kernelwright.policies.inductor.writing.lines import folded, short_lines
-from kernelwright.policies.inductor.writing.plain import count_reads, plain_function, rename_in_place
+from kernelwright.policies.inductor.writing.lines import break_long_lines, fold_items
+from kernelwright.policies.inductor.writing.plain import count_reads, rename_in_place, simplify_kernel
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
-from kernelwright.policies.inductor.writing.products.grouping import grouped
+from kernelwright.policies.inductor.writing.products.grouping import group_tiles
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
-from kernelwright.policies.inductor.writing.products.index_type import by_index_type
-from kernelwright.policies.inductor.writing.products.input_precision import by_tf32
+from kernelwright.policies.inductor.writing.products.index_type import use_index_type
+from kernelwright.policies.inductor.writing.products.input_precision import use_tf32_products
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
 from kernelwright.policies.inductor.writing.words.naming import Names
 from kernelwright.policies.inductor.writing.words.parameters import parameter_names
@@ -30,7 +30,7 @@ from kernelwright.policies.inductor.writing.words.parameters import parameter_na
 
 # ------------------------------------------------------------------ kernels with the names of what they are given
 @dataclass
-class Written:
+class WrittenKernel:
     """A kernel's text, and which of its parameters each launch passes."""
 
     text: str
@@ -38,12 +38,12 @@ class Written:
     """Inductor's names, in the order of the rewritten kernel."""
 
 
-def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, beside: int) -> Written:
+def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, beside: int) -> WrittenKernel:
     """Writes a kernel with readable names, and says which of its old parameters are left.
 
     beside: how many kernels the draft has.
     """
-    function = plain_function(kernel.function)
+    function = simplify_kernel(kernel.function)
     read = count_reads(function)
     parameters = parameter_names(kernel, launches)
     first: dict[str, str] = {}
@@ -69,12 +69,12 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, beside: i
         kernel.in_parts = add_up_parts(function)
         hoist_divisions(function)
         if kernel.by_tf32:
-            by_tf32(function)
-        kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and grouped(function)
-        kernel.indexed = by_index_type(function)
+            use_tf32_products(function)
+        kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and group_tiles(function)
+        kernel.indexed = use_index_type(function)
     numbers_spread(function)
     _constants(function, kernel, launches, parameters, None if beside <= MAX_KERNELS_WITH_CONSTANT_DIVISORS else names)
-    return Written(_kernel_text(function, comment), kept)
+    return WrittenKernel(_kernel_text(function, comment), kept)
 
 
 def _constants(
@@ -106,5 +106,5 @@ def _kernel_text(function: ast.FunctionDef, comment: str) -> str:
     head, rest = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
     decorator, head = head.split("\n", 1)
     opening, parameters_text = head.split("(", 1)
-    signature = folded(f"{opening}(", parameters_text.split(", "), "):")
-    return "\n".join([comment, decorator, *signature, short_lines(rest)])
+    signature = fold_items(f"{opening}(", parameters_text.split(", "), "):")
+    return "\n".join([comment, decorator, *signature, break_long_lines(rest)])

@@ -6,9 +6,9 @@ import ast
 import re
 from dataclasses import dataclass
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.writing.plain import without_runtime
-from kernelwright.policies.inductor.writing.products.parts import splits
+from kernelwright.policies.inductor.writing.products.parts import is_operand_split
 from kernelwright.policies.inductor.writing.words.evidence import COPY, FILL, operators_shown
 
 KINDS = {"persistent_reduction": "reduction", "reduction": "reduction", "pointwise": "pointwise", "split_scan": "scan"}
@@ -45,7 +45,7 @@ class Kernel:
     """One kernel as Inductor wrote it."""
 
     original: str
-    """triton_red_fused_mean_pow_0."""
+    """Inductor's name of the kernel, such as triton_red_fused_mean_pow_0."""
     name: str
     function: ast.FunctionDef
     others: list[ast.FunctionDef]
@@ -63,17 +63,17 @@ class Kernel:
     grid: str
     """Inductor's name for how programs are counted."""
     grouped: bool = False
-    """Its programs take tiles in groups."""
+    """Whether its programs take tiles in groups."""
     indexed: bool = False
-    """It is given the type of its indices."""
+    """Whether it has a constant for the type of its indices."""
     single: bool = True
-    """What it multiplies is fp32."""
+    """Whether its products are of fp32."""
     in_parts: bool = False
-    """It multiplies high and low parts of fp32."""
+    """Whether it multiplies high and low parts of fp32."""
     splits: bool = False
-    """It splits an operand into them."""
+    """Whether it splits an operand into such parts."""
     common: tuple[str, ...] = ()
-    """Those of the operators that all kernels have which are merged in it; empty where it is one kernel."""
+    """The operators that all kernels which are merged in it share; empty where it is one kernel."""
     library_tf32: bool = False
     """torch.backends.cudnn.allow_tf32, as the problem leaves it."""
 
@@ -110,7 +110,7 @@ DEFINITION = re.compile(
 
 
 def kernels_of(text: str) -> dict[str, Kernel]:
-    """Inductor's name -> kernel, in the order of the text. Raises Refused."""
+    """Returns the kernels by Inductor's names, in the order of the text. Raises DraftRefused."""
     found: dict[str, Kernel] = {}
     taken: set[str] = set()
     for comment, original, body in DEFINITION.findall(text):
@@ -124,16 +124,16 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     others = _plain_scans(function, functions[:-1], taken)
     maker = next((d for d in function.decorator_list if isinstance(d, ast.Call)), None)
     if maker is None or not isinstance(maker.func, ast.Attribute):
-        raise Refused(f"Inductor wrote {original} in a form that is not known here")
+        raise DraftRefused(f"Inductor wrote {original} in a form that is not known here")
     words = {k.arg: k.value for k in maker.keywords}
     heuristic = maker.func.attr
     if heuristic not in KINDS:
-        raise Refused(f"Inductor wrote {original} with {heuristic}, which has no plain form")
+        raise DraftRefused(f"Inductor wrote {original} with {heuristic}, which has no plain form")
     listed = re.search(r"Original ATen: \[(.*?)\]", comment)
     operators = tuple(o.strip().removeprefix("aten.") for o in listed[1].split(",")) if listed and listed[1] else ()
     meta = ast.unparse(words["inductor_meta"])
     dot = "tl.dot(" in body
-    apart = splits(body) and all(o in UNNAMED_OPERATORS or re.match(MATMUL_OPERATOR, o) for o in operators)
+    apart = is_operand_split(body) and all(o in UNNAMED_OPERATORS or re.match(MATMUL_OPERATOR, o) for o in operators)
     if not dot and not apart:
         operators = operators_shown(function, operators)
     return Kernel(
@@ -152,7 +152,7 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     )
 
 
-def named_again(kernels: list[Kernel]) -> None:
+def rename_kernels(kernels: list[Kernel]) -> None:
     """Names for the kernels that are left, after what all their launches do; in place."""
     taken = {other.name for kernel in kernels for other in kernel.others}
     for kernel in kernels:
@@ -238,10 +238,10 @@ def comment_of(kernel: Kernel) -> str:
         return "# Copies its input into the order of memory that is read next."
     if kernel.operators == FILL:
         return "# Fills its output."
-    return f"# Covers {covered(kernel)}."
+    return f"# Covers {operators_in_words(kernel)}."
 
 
-def covered(kernel: Kernel) -> str:
+def operators_in_words(kernel: Kernel) -> str:
     """The operators that a kernel stands for."""
     if kernel.splits:
         named = ", ".join(o for o in kernel.operators if o not in UNNAMED_OPERATORS)

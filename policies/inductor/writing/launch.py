@@ -14,7 +14,7 @@ class Launch:
 
     kernel: Kernel
     given: dict[str, str]
-    """Parameter -> expression."""
+    """The expression of each parameter."""
     hints: dict[str, int] | None = None
     """Extents, as the kernel has them; None where it is the kernel's only ones."""
 
@@ -25,9 +25,9 @@ class Loop:
 
     count: str
     step: str
-    """What the number of the step is called."""
+    """The name of the step's number."""
     first: dict[str, str]
-    """Tensor that is carried -> what it is before the loop."""
+    """The value before the loop of each tensor that is carried."""
     rows: dict[str, str]
     """Tensor that the steps fill, a row each -> its allocation."""
     given: dict[str, str]
@@ -37,7 +37,7 @@ class Loop:
 
 @dataclass
 class Host:
-    """What forward does, in order."""
+    """The steps of forward, in order."""
 
     steps: list[Launch | Loop | ast.stmt] = field(default_factory=list)
     library: list[str] = field(default_factory=list)

@@ -6,15 +6,15 @@ import ast
 import re
 from collections.abc import Callable
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.graph import simple_path
-from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
+from kernelwright.policies.inductor.writing.blocks import block_sizes, choose_stages, choose_warps, fit_block
 from kernelwright.policies.inductor.writing.expressions.sums import is_size, plain_sum
-from kernelwright.policies.inductor.writing.kernel_text import Written
+from kernelwright.policies.inductor.writing.kernel_text import WrittenKernel
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
-from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_contiguous, product, view_of
-from kernelwright.policies.inductor.writing.lines import WIDTH, folded
+from kernelwright.policies.inductor.writing.layouts import Layout, is_contiguous, product_text, tuple_elements, view_of
+from kernelwright.policies.inductor.writing.lines import WIDTH, fold_items
 from kernelwright.policies.inductor.writing.repeats.merging import with_extents
 from kernelwright.policies.inductor.writing.words.naming import result_name, roles_of
 from kernelwright.policies.inductor.writing.words.stored import stored_words
@@ -87,7 +87,7 @@ def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, Kernel])
         host.steps.append(Launch(kernel, dict(zip(passed, map(ast.unparse, statement.value.args), strict=True))))
         return
     if ".item()" in line:
-        raise Refused("a size or a branch depends on the values of a tensor")
+        raise DraftRefused("a size or a branch depends on the values of a tensor")
     if "_tensor_constant" not in line and (called := LIBRARY.search(line)):
         host.library.append(called[1])
     host.steps.append(ast.parse(line.replace("extern_kernels.", "torch.")).body[0])
@@ -126,8 +126,8 @@ class _Plain(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
         self.generic_visit(node)
         if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in ("torch.empty", "torch.empty_strided"):
-            sizes, *strides = [elements(ast.unparse(a)) for a in node.value.args]
-            contiguous = tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
+            sizes, *strides = [tuple_elements(ast.unparse(a)) for a in node.value.args]
+            contiguous = tuple(product_text(sizes[i + 1 :]) for i in range(len(sizes)))
             self._layouts[ast.unparse(node.targets[0])] = sizes, strides[0] if strides else contiguous
         return node
 
@@ -138,7 +138,7 @@ class _Plain(ast.NodeTransformer):
             return _allocation(*given[:3])
         if name == "reinterpret_tensor":  # counts from where its tensor begins, as_strided from where the storage does
             if given[3] == "0":
-                wanted = elements(given[1]), elements(given[2])
+                wanted = tuple_elements(given[1]), tuple_elements(given[2])
                 return ast.parse(view_of(given[0], self._layouts.get(given[0]), wanted), mode="eval").body
             shift = f"{given[0]}.storage_offset() + {given[3]}"
             return ast.parse(f"torch.as_strided({', '.join(given[:3])}, {shift})", mode="eval").body
@@ -151,7 +151,7 @@ class _Plain(ast.NodeTransformer):
 
 def _allocation(shape: str, strides: str, dtype: str) -> ast.expr:
     """torch.empty where the strides are those of a contiguous tensor."""
-    plain = is_contiguous((elements(shape), elements(strides)))
+    plain = is_contiguous((tuple_elements(shape), tuple_elements(strides)))
     made = f"torch.empty({shape}, " if plain else f"torch.empty_strided({shape}, {strides}, "
     return ast.parse(f"{made}device=device, dtype={dtype})", mode="eval").body
 
@@ -208,7 +208,7 @@ def _rename_in(host: Host, rename: Callable[[str], str]) -> None:
     host.returned = [rename(v) for v in host.returned]
 
 
-def launch_lines(launch: Launch, written: Written) -> list[str]:
+def launch_lines(launch: Launch, written: WrittenKernel) -> list[str]:
     """The launch as lines of forward."""
     kernel, given = with_extents(launch.kernel, launch.hints), launch.given
     roles = roles_of(kernel)
@@ -216,11 +216,11 @@ def launch_lines(launch: Launch, written: Written) -> list[str]:
     extents = {letter: given.get(f"{letter}numel", "1") for letter in (*"xyz", "r0_", "r1_")}
     passed = [given[p] for p in written.parameters if p not in kernel.blocks]
     names = {b.removesuffix("BLOCK").lower(): f"{roles[b.removesuffix('BLOCK').lower()].upper()}_BLOCK" for b in sizes}
-    blocks = [f"{names[(side := b.removesuffix('BLOCK').lower())]}={fitted(kernel, b, n, extents[side])}" for b,
+    blocks = [f"{names[(side := b.removesuffix('BLOCK').lower())]}={fit_block(kernel, b, n, extents[side])}" for b,
         n in sizes.items()]  # fmt: skip
     counts = {b.removesuffix("BLOCK").lower(): n for b, n in sizes.items()}
-    options = [f"num_warps={warps(kernel, sizes)}"]
-    if (number := stages(kernel)) is not None:
+    options = [f"num_warps={choose_warps(kernel, sizes)}"]
+    if (number := choose_stages(kernel)) is not None:
         options.append(f"num_stages={number}")
     if kernel.grouped:
         options.insert(0, f"GROUP={ROW_TILES_PER_GROUP}")
@@ -228,10 +228,10 @@ def launch_lines(launch: Launch, written: Written) -> list[str]:
         reached = dict.fromkeys(given[p] for p in written.parameters if "ptr" in p)
         options.insert(0, f"INDEX=index_type({', '.join(reached)})")
     grid = _grid(kernel, extents, counts, names)
-    arguments = folded("", passed, "", " " * 12)
+    arguments = fold_items("", passed, "", " " * 12)
     arguments = [f"    {passed_line.strip()}" for passed_line in arguments if passed_line.strip()]
     arguments[-1] = arguments[-1].rstrip(",") + ","
-    numbers = [f"    {line.strip()}" for line in folded("", [*blocks, *options], "", " " * 12) if line.strip()]
+    numbers = [f"    {line.strip()}" for line in fold_items("", [*blocks, *options], "", " " * 12) if line.strip()]
     numbers[-1] = numbers[-1].rstrip(",") + ","
     head = [f"{kernel.name}[{grid}]("]
     if len(head[0]) + 8 > WIDTH:
@@ -241,7 +241,7 @@ def launch_lines(launch: Launch, written: Written) -> list[str]:
 
 
 def _grid(kernel: Kernel, extents: dict[str, str], counts: dict[str, int], names: dict[str, str]) -> str:
-    """How many programs there are: a function of the block sizes, so that the two cannot come apart."""
+    """Returns the number of programs as a function of the block sizes, so that the two stay consistent."""
 
     def count(letter: str) -> str:
         if counts.get(letter, 1) == 1:

@@ -33,17 +33,17 @@ def _expression(text: str) -> Any:
         return sympy.Symbol(text)
 
 
-def same(left: str, right: str) -> bool:
+def are_equal_sizes(left: str, right: str) -> bool:
     """Whether two sizes are one, however they are written."""
     return left == right or bool(_expression(left) == _expression(right))
 
 
-def product(sizes: Sequence[str]) -> str:
+def product_text(sizes: Sequence[str]) -> str:
     """Writes the product of several size expressions; `1` where there is none."""
     return " * ".join(f"({s})" for s in sizes) or "1"
 
 
-def elements(text: str) -> tuple[str, ...]:
+def tuple_elements(text: str) -> tuple[str, ...]:
     """The elements of a tuple's text."""
     return tuple(ast.unparse(e) for e in getattr(ast.parse(text, mode="eval").body, "elts", []))
 
@@ -52,31 +52,36 @@ def is_contiguous(layout: Layout) -> bool:
     """Whether the strides are those of a contiguous tensor of these sizes."""
     sizes, strides = layout
     return all(
-        sizes[i] == "1" or same(strides[i], product(sizes[i + 1 :])) for i in range(len(sizes))
+        sizes[i] == "1" or are_equal_sizes(strides[i], product_text(sizes[i + 1 :])) for i in range(len(sizes))
     )  # the stride of an axis of one does not matter
 
 
 def view_of(name: str, base: Layout | None, wanted: Layout) -> str:
-    """A view of a tensor by its plainest name; as_strided where nothing plainer is known to be the same."""
+    """Returns a view of a tensor by its plainest function; as_strided where no plainer one is known to be equal."""
     if base is not None:
-        if len(base[0]) == len(wanted[0]) and all(map(same, [*base[0], *base[1]], [*wanted[0], *wanted[1]])):
+        if len(base[0]) == len(wanted[0]) and all(map(are_equal_sizes, [*base[0], *base[1]], [*wanted[0], *wanted[1]])):
             return name
         if order := _permutation(base, wanted):
             return f"{name}.permute({', '.join(map(str, order))})"
-        if is_contiguous(base) and is_contiguous(wanted) and same(product(base[0]), product(wanted[0])):
+        if (
+            is_contiguous(base)
+            and is_contiguous(wanted)
+            and are_equal_sizes(product_text(base[0]), product_text(wanted[0]))
+        ):
             return f"{name}.view({', '.join(wanted[0]) or '()'})"
     sizes, strides = (f"({', '.join(t)}{',' * (len(t) == 1)})" for t in wanted)
     return f"torch.as_strided({name}, {sizes}, {strides})"
 
 
 def _permutation(base: Layout, wanted: Layout) -> list[int]:
-    """Which axis of the base each wanted one is; empty where it is none, or not certain."""
+    """Returns the axis of the base for each wanted axis; empty where it is no permutation, or not certain."""
     if len(base[0]) != len(wanted[0]):
         return []
     order: list[int] = []
     for size, stride in zip(*wanted, strict=True):
         fits = [i for i, (s, t) in enumerate(zip(*base, strict=True))
-                if i not in order and same(s, size) and (size == "1" or same(t, stride))]  # fmt: skip
+                if i not in order and are_equal_sizes(s, size)
+                and (size == "1" or are_equal_sizes(t, stride))]  # fmt: skip
         if not fits:
             return []
         order.append(fits[0])

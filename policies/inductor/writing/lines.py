@@ -12,7 +12,7 @@ SIGNS: dict[type[ast.operator], str] = {
 """Operators that a line is broken before."""
 
 
-def folded(opening: str, items: list[str], closing: str, indent: str = "") -> list[str]:
+def fold_items(opening: str, items: list[str], closing: str, indent: str = "") -> list[str]:
     """A list in brackets: on one line where that is short, otherwise on as few lines as hold it."""
     whole = f"{opening}{', '.join(items)}{closing}"
     if len(whole) + len(indent) <= WIDTH:
@@ -25,14 +25,14 @@ def folded(opening: str, items: list[str], closing: str, indent: str = "") -> li
     return [opening, *(f"    {line}" for line in inside), closing]
 
 
-def short_lines(text: str) -> str:
+def break_long_lines(text: str) -> str:
     """A function's text with its long lines broken. Each statement is on a line of its own, as `ast.unparse` writes."""
-    return "\n".join(part for line in text.splitlines() for part in broken(line))
+    return "\n".join(part for line in text.splitlines() for part in break_line(line))
 
 
-def broken(line: str, around: int = 0) -> list[str]:
-    """One statement as lines that fit into the width, less what is `around` them; a line that cannot be broken is
-    given back.
+def break_line(line: str, around: int = 0) -> list[str]:
+    """Breaks one statement into lines that fit into the width, less the `around` columns; a line that cannot be broken
+    is returned unchanged.
     """
     if len(line) + around <= WIDTH:
         return [line]
@@ -83,7 +83,7 @@ def _parts(opening: str, value: ast.expr, indent: int) -> list[str]:
         if len(head) + indent > WIDTH:
             return _method_lines(opening, value, indent)
         if all(len(item) + indent + 5 <= WIDTH for item in items):
-            return folded(head, items, ")", " " * indent)
+            return fold_items(head, items, ")", " " * indent)
         inside = [part for a in value.args for part in _item(a, indent + 4)]
         inside += [f"    {item}," for item in items[len(value.args) :]]
         return [head, *inside, ")"]

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Mapping
 
-from kernelwright.policies.inductor.lowering.generating import Generated
-from kernelwright.policies.inductor.tracing.graph import Traced
-from kernelwright.policies.inductor.writing.kernel_text import Written
+from kernelwright.policies.inductor.lowering.generating import GeneratedCode
+from kernelwright.policies.inductor.tracing.graph import TracedModel
+from kernelwright.policies.inductor.writing.kernel_text import WrittenKernel
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
 from kernelwright.policies.inductor.writing.launches import launch_lines, read_call
@@ -18,7 +18,12 @@ class LoopReading:
     """Turns the operator of a loop into the loop, with names that nothing else in forward has."""
 
     def __init__(
-        self, traced: Traced, generated: Generated, kernels: dict[str, Kernel], names: dict[str, str], taken: set[str]
+        self,
+        traced: TracedModel,
+        generated: GeneratedCode,
+        kernels: dict[str, Kernel],
+        names: dict[str, str],
+        taken: set[str],
     ) -> None:
         """names: symbol -> its name in forward; taken: names that are there already, to which those of loops are
         added.
@@ -67,8 +72,8 @@ class LoopReading:
         return f"torch.empty(({extents}), device=device, dtype={dtype})"
 
 
-def host_lines(host: Host, written: Mapping[str, Written]) -> list[str]:
-    """What forward does, as its lines."""
+def host_lines(host: Host, written: Mapping[str, WrittenKernel]) -> list[str]:
+    """Returns the lines of forward."""
     lines: list[str] = []
     for step in host.steps:
         if isinstance(step, Launch):
@@ -80,7 +85,7 @@ def host_lines(host: Host, written: Mapping[str, Written]) -> list[str]:
     return lines
 
 
-def _loop_lines(loop: Loop, written: Mapping[str, Written]) -> list[str]:
+def _loop_lines(loop: Loop, written: Mapping[str, WrittenKernel]) -> list[str]:
     lines = [f"{name} = {value}" for name, value in [*loop.given.items(), *loop.rows.items()]]
     for name, value in loop.first.items():
         lines += [f"{name} = {value}.clone(memory_format=torch.contiguous_format)",

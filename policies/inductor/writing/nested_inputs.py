@@ -30,7 +30,7 @@ def names_of_nested(paths: Sequence[str], taken: Collection[str], text: str) -> 
     return found
 
 
-def renamed(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:
+def rename_paths(lines: Sequence[str], names: Mapping[str, str]) -> list[str]:
     """The lines with the names in the place of their paths."""
     for path, name in names.items():
         lines = [_pattern(path).sub(name, line) for line in lines]

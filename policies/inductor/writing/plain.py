@@ -24,8 +24,8 @@ CALLS_ON_THEIR_OWN_LINE = re.compile(
 """Calls that deserve a line of their own."""
 
 
-def plain_function(function: ast.FunctionDef) -> ast.FunctionDef:
-    """Simplifies the kernel; names are still Inductor's."""
+def simplify_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
+    """Simplifies the kernel; its names stay Inductor's."""
     made = copy.deepcopy(function)
     made.decorator_list = [ast.parse("triton.jit", mode="eval").body]
     made.body = [s for s in made.body if not _is_assertion(s)]

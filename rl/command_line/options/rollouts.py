@@ -1,4 +1,6 @@
-"""What `rl train --online` and `rl loop` share: the problems, how they are sampled, and what judges the candidates."""
+"""Options that `rl train --online` and `rl loop` share: the problems, how they are sampled, and what judges the
+candidates.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from kernelwright.rl.command_line.options.shared import Against
 
 @dataclass(frozen=True)
 class RolloutOptions:
-    """Which problems, how many trajectories of how many turns, and where they are logged."""
+    """Options for the problems, the number of trajectories and turns, and the database that logs them."""
 
     PANEL: ClassVar[str] = "Rollouts"
     problems: Annotated[
@@ -69,7 +71,7 @@ class RolloutOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What samples, and what becomes of a group that teaches nothing."""
+    """Options for the engine that samples, and for groups whose rewards are all equal."""
 
     PANEL: ClassVar[str] = "Rollouts"
     engine: Annotated[
@@ -110,12 +112,16 @@ class EngineOptions:
         }  # fmt: skip
 
     def _sampling_device(self) -> str | None:
-        """Raises InputError for a GPU that is not there, and for an engine that is told its own otherwise."""
+        """Returns the GPU that samples. Raises InputError for a GPU that does not exist, and for an engine whose GPU is
+        chosen in another way.
+        """
         from kernelwright.agent.command_line.arguments import choose_device
         from kernelwright.errors import InputError
 
         if self.sampling_device is None:
             return None
         if self.engine not in ("auto", "process") or not self.sampling_device.startswith("cuda"):
-            raise InputError("--sampling-device is cuda:N, for --engine process or auto: another engine has its own")
+            raise InputError(
+                "--sampling-device takes cuda:N with --engine process or auto: leave it out with another engine"
+            )
         return choose_device(self.sampling_device)

@@ -1,7 +1,8 @@
-"""Which GPUs of this machine one online training uses: for training, for sampling, for judging.
+"""Chooses the GPUs of this machine that one online training uses: for training, for sampling, for judging. for
+training, for sampling, for judging.
 
-transformers copies the model onto every GPU that a process sees. So this process is shown the trainer's alone, and
-each process that it starts for sampling or judging is shown its own.
+transformers copies the model onto every GPU that a process sees. So this process is shown the trainer's alone, and each
+process that it starts for sampling or judging is shown its own.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ def spread(asked: dict[str, Any], known: Callable[[str], str] = choose_device) -
     fields = {name: value for name, value in asked.items() if name != "sampling_device"}
     if asked["ray"] is not None:
         if asked["sampling_device"] is not None or "," in asked["judge"]:
-            raise InputError("--ray: the cluster gives out its GPUs; leave out --sampling-device, and name one judge")
+            raise InputError("--ray: the cluster assigns its GPUs; leave out --sampling-device, and name one judge")
         return fields
     device, sampling = asked["device"], asked["sampling_device"]
     judges = [known(name.strip()) for name in asked["judge"].split(",")] if asked["judge"].startswith("cuda") else []
     if sampling is None and (len(judges) < 2 and (device == "cpu" or judges in ([], [device]))):
         return fields
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise InputError("--sampling-device and several judging GPUs are for one process: launch one")
+        raise InputError("--sampling-device and several judging GPUs work with one training process only: launch one")
     if judges:
         fields |= {"judge": "cuda:0", "judge_gpus": tuple(map(_named, judges))}
     if sampling is not None:

@@ -1,4 +1,4 @@
-"""What `rl train` and `rl loop` share: the reward, the trainer and the model that is written."""
+"""Options that `rl train` and `rl loop` share: the reward, the trainer and the model that is written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PolicyName = Annotated[
 
 @dataclass(frozen=True)
 class RewardOptions:
-    """What a verdict is worth, and how turns share it."""
+    """Options for the reward formula, and for the credit of turns."""
 
     PANEL: ClassVar[str] = "Reward and credit"
     reward: Annotated[

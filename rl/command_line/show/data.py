@@ -9,16 +9,16 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from kernelwright.rl.data.cleaning.labelling import Labelled
-    from kernelwright.rl.data.cleaning.running import Cleaned
+    from kernelwright.rl.data.cleaning.labelling import LabelCounts
+    from kernelwright.rl.data.cleaning.running import CleaningResult
     from kernelwright.rl.data.corpus_figures import CorpusFacts
-    from kernelwright.rl.data.importing.formats import Imported
+    from kernelwright.rl.data.importing.formats import ImportResult
     from kernelwright.rl.data.synth.engine.generating import CorpusProgress
     from kernelwright.rl.data.synth.engine.own_mistakes import MistakesProgress
 
 
 def synth_view(state: CorpusProgress) -> RenderableType:
-    """What was generated, how fast, and what was refused and why."""
+    """Renders the progress of a generated corpus: rows, rate, and the reasons for refusals."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
@@ -35,7 +35,7 @@ def synth_view(state: CorpusProgress) -> RenderableType:
 
 
 def harvest_view(found: MistakesProgress) -> RenderableType:
-    """How often a policy was wrong, and in what."""
+    """Renders how often a policy's drafts were wrong, and with which faults."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
@@ -47,7 +47,7 @@ def harvest_view(found: MistakesProgress) -> RenderableType:
     return table
 
 
-def imported_view(result: Imported) -> RenderableType:
+def imported_view(result: ImportResult) -> RenderableType:
     """Shows how many rows were imported, and why others were left out."""
     from rich.table import Table
 
@@ -58,7 +58,7 @@ def imported_view(result: Imported) -> RenderableType:
     return table
 
 
-def clean_view(result: Cleaned, labelled: Labelled | None) -> RenderableType:
+def clean_view(result: CleaningResult, labelled: LabelCounts | None) -> RenderableType:
     """Shows what cleaning dropped and, where rows were labelled, the labels."""
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""What a loop came to."""
+"""Renders the cycles of a loop."""
 
 from __future__ import annotations
 

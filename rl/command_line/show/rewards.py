@@ -1,4 +1,4 @@
-"""Rewards for people."""
+"""Renders rewards as tables."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from kernelwright.rl.credit.explaining import Explained
+    from kernelwright.rl.credit.explaining import ExplainedReward
     from kernelwright.rl.credit.formula import Formula
     from kernelwright.rl.training.safety.suspects import Suspect
 
 
-def explained_view(explained: Explained) -> Group:
+def explained_view(explained: ExplainedReward) -> Group:
     """Shows the parts of one candidate's reward."""
     from rich.console import Group
     from rich.markup import escape

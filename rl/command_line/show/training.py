@@ -1,4 +1,4 @@
-"""A training for people: what it will use, a live table, how it ended."""
+"""Renders a training: its plan, a live table of steps, and its result."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def plan_view(plan: TrainingPlan) -> Group:
 
 
 class LiveTraining:
-    """The last steps, what is in the reward, and what is done now."""
+    """Shows the last steps, the parts of the reward, and the current activity."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[int, dict[str, float]]] = deque(maxlen=STEPS_SHOWN)
@@ -113,7 +113,7 @@ def step_table(steps: list[tuple[int, dict[str, float]]], of: int) -> Table:
 
 
 def plain_line(step: int, steps: int, figures: dict[str, float]) -> str:
-    """One step where no terminal is."""
+    """Returns one step as a line of text, for an output that is no terminal."""
     said = [f"{title} {form.format(figures[name])}" for name, title, form in COLUMNS if name in figures]
     return f"step {step}/{steps}: {', '.join(said)}"
 
@@ -122,7 +122,9 @@ def plain_line(step: int, steps: int, figures: dict[str, float]) -> str:
 def live_training(
     quiet: bool = False,
 ) -> Iterator[tuple[Callable[[int, int, dict[str, float]], None], Callable[[str], None]]]:
-    """A table in a terminal, a line a step elsewhere; nothing where `quiet`. All on stderr."""
+    """Shows a live table in a terminal and a line for each step elsewhere; nothing where `quiet`. All of it goes to
+    stderr.
+    """
     from rich.console import Console
 
     console = Console(stderr=True)

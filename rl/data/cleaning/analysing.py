@@ -1,4 +1,6 @@
-"""What is found out about each row on its own, shard by shard: any number of processes, and nothing is done twice."""
+"""Analyses each row of a corpus by itself, shard by shard, in any number of processes; a finished shard is not analysed
+twice.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +71,6 @@ def normalise_row(row: Row) -> Row:
 
 
 def group_of(row: Row, graph: str) -> str:
-    """What two rows must share to be near duplicates at all."""
+    """Returns the key of a row: only rows with equal keys can be near duplicates."""
     said = row.prompt.rsplit("\n# ", 2)[-2:] if row.kind is Kind.REPAIR else ()
     return "\0".join([row.kind, graph, *(text[:120] for text in said)])

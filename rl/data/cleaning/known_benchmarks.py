@@ -1,8 +1,8 @@
 """Benchmarks as hashes: what training data must not hold is known without a checkout of theirs, and none of their text
 lies here.
 
-python -m kernelwright.rl.data.cleaning.known kernelbench:DIR tritonbench-t:DIR     # reads the checkouts and writes
-known_benchmarks.json anew
+`python -m kernelwright.rl.data.cleaning.known_benchmarks kernelbench:DIR tritonbench-t:DIR` reads the checkouts and
+writes known_benchmarks.json anew.
 
 A dataflow graph or a syntax tree cannot be read back from its hash. Whoever gives `--against kernelbench:DIR` has the
 comparison of words besides.
@@ -27,8 +27,8 @@ CANARY = (
     "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x, y):\n"
     "        return torch.softmax(x @ y, dim=-1) * 2.0\n"
 )
-"""Its hashes stand beside the benchmarks': where they are others than today's code makes, the file is of another
-code and says nothing.
+"""A module whose hashes are stored beside the benchmarks'. Where today's code hashes it otherwise, the file was written
+by other code and cannot be compared with.
 """
 
 
@@ -44,7 +44,7 @@ class BenchmarkHashes(Value):
 
 
 class KnownBenchmarks(Value):
-    """The file."""
+    """The contents of known_benchmarks.json."""
 
     canary: tuple[str, str]
     suites: tuple[BenchmarkHashes, ...]
@@ -61,12 +61,12 @@ class KnownBenchmarks(Value):
 
 @functools.cache
 def load_known_benchmarks() -> KnownBenchmarks:
-    """What ships. Raises InputError where today's code would hash otherwise."""
+    """Loads the file that ships with the project. Raises InputError where today's code would hash otherwise."""
     found = KnownBenchmarks.model_validate_json(KNOWN_BENCHMARKS_FILE.read_text(encoding="utf-8"))
     if found.canary != canary_hashes():
         raise InputError(
             f"{KNOWN_BENCHMARKS_FILE.name} was written by another graph hash: run python -m "
-            "kernelwright.rl.data.cleaning.known SUITE:DIR ..."
+            "kernelwright.rl.data.cleaning.known_benchmarks SUITE:DIR ..."
         )
     return found
 

@@ -14,14 +14,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from kernelwright.rl.data.cleaning.bare_rows import bare_program, label_bare
+from kernelwright.rl.data.cleaning.launchless_rows import label_launchless, launchless_program
 from kernelwright.rl.data.rows import Row, read_rows, shards, write_shard
 from kernelwright.rl.data.worker import evaluating, evaluator
 from kernelwright.tools.report import Value
 
 
-class Unlabelled(StrEnum):
-    """Why a row has no label of a tool."""
+class MissingLabel(StrEnum):
+    """The reasons why no tool has labelled a row."""
 
     NO_REFERENCE = "no reference"
     NO_ENTRY_POINT = "no entry point (class ModelNew)"
@@ -30,22 +30,24 @@ class Unlabelled(StrEnum):
     NO_SIGNATURE = "a kernel that nothing launches, and no signature that was tried compiles"
 
 
-class Labelled(Value):
-    """How many rows the judge has labelled, and with what."""
+class LabelCounts(Value):
+    """Counts of the rows that the judge has labelled."""
 
     rows: int = 0
     judged: int = 0
-    """Rows with labels."""
-    unlabelled: dict[Unlabelled, int] = {}
+    """Number of rows with labels."""
+    unlabelled: dict[MissingLabel, int] = {}
     compiled: dict[str, int] = {}
     assumed: int = 0
     """Those of the judged rows whose signature was assumed, since nothing launches their kernels."""
     correct: int = 0
 
 
-def label(folder: Path, targets: Sequence[str], correct: bool, workers: int, say: Callable[[str], None]) -> Labelled:
+def label_corpus(
+    folder: Path, targets: Sequence[str], correct: bool, workers: int, say: Callable[[str], None]
+) -> LabelCounts:
     """Fills `compile` (and `correct`) of every row of the folder, in place, each shard by a rename."""
-    total = Labelled()
+    total = LabelCounts()
     with evaluating(workers) as pool:
         for number, path in enumerate(there := shards(folder), 1):
             rows = list(read_rows(path))
@@ -64,28 +66,28 @@ def label(folder: Path, targets: Sequence[str], correct: bool, workers: int, say
 
 
 def _wants(row: Row, targets: Sequence[str], correct: bool) -> bool:
-    if _lacks(row) and not bare_program(row):
+    if _lacks(row) and not launchless_program(row):
         return False
     if _lacks(row):
         return any(target not in row.compile for target in targets)
     return any(target not in row.compile for target in targets) or (correct and row.correct is None)
 
 
-def _lacks(row: Row) -> Unlabelled | None:
+def _lacks(row: Row) -> MissingLabel | None:
     if not row.reference:
-        return Unlabelled.NO_REFERENCE
-    return None if "class ModelNew" in row.completion else Unlabelled.NO_ENTRY_POINT
+        return MissingLabel.NO_REFERENCE
+    return None if "class ModelNew" in row.completion else MissingLabel.NO_ENTRY_POINT
 
 
-def _why(row: Row) -> Unlabelled:
+def _why(row: Row) -> MissingLabel:
     """Says why a row that was tried has no label."""
     why = _lacks(row)
     if why is None:
-        return Unlabelled.UNUSABLE_REFERENCE
-    return Unlabelled.NO_SIGNATURE if bare_program(row) else why
+        return MissingLabel.UNUSABLE_REFERENCE
+    return MissingLabel.NO_SIGNATURE if launchless_program(row) else why
 
 
-def _added(total: Labelled, rows: Iterable[Row], targets: Sequence[str]) -> Labelled:
+def _added(total: LabelCounts, rows: Iterable[Row], targets: Sequence[str]) -> LabelCounts:
     compiled, count, judged, right, assumed = dict(total.compiled), 0, 0, 0, 0
     unlabelled = Counter(total.unlabelled)
     for row in rows:
@@ -98,7 +100,7 @@ def _added(total: Labelled, rows: Iterable[Row], targets: Sequence[str]) -> Labe
         assumed += bool(row.assumed)
         for target in targets:
             compiled[target] = compiled.get(target, 0) + row.compile.get(target, False)
-    return Labelled(
+    return LabelCounts(
         rows=total.rows + count,
         judged=total.judged + judged,
         unlabelled=dict(unlabelled),
@@ -118,7 +120,7 @@ def label_row(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
 
     row, targets, correct = asked
     if _lacks(row):
-        return label_bare(row, targets, evaluator())
+        return label_launchless(row, targets, evaluator())
     problem = Problem(name=row.problem or "row", source=row.reference)
     options = Options(targets=targets, sizes=0, profile=False, torch_compile=False, interpret=correct)
     try:

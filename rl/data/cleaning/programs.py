@@ -56,7 +56,9 @@ def _indented(lines: list[str], indent: str) -> list[str]:
 
 
 def _longest(lines: list[str]) -> tuple[int, int]:
-    """How many lines parse together, and the tries that it took: each error cuts what follows it."""
+    """Returns the number of lines that parse together, and the number of attempts. Each error cuts off the lines that
+    follow it.
+    """
     for tries in range(1, MAX_PARSES):
         try:
             parse_module("\n".join(lines))

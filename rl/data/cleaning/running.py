@@ -25,20 +25,20 @@ from kernelwright.rl.data.cleaning.known_benchmarks import load_known_benchmarks
 from kernelwright.rl.data.cleaning.near_duplicates import NearDuplicates
 from kernelwright.rl.data.cleaning.suites import Comparison, problems_of
 from kernelwright.rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows, write_shard
-from kernelwright.rl.worker_pool import pool_of
+from kernelwright.rl.worker_pool import process_pool
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Value
 
 RESULT, FLAGGED, WORK = "clean.json", "flagged.jsonl", ".work"
 
 
-class Cleaned(Value):
-    """What cleaning did, as it stands in clean.json."""
+class CleaningResult(Value):
+    """The counts of a cleaning, as they are stored in clean.json."""
 
     rows: int = 0
     kept: int = 0
     exact: int = 0
-    """Dropped: the same normalised texts were there before."""
+    """Rows that were dropped because the same normalised texts occurred before."""
     near: int = 0
     leaked: int = 0
     uncompared: int = 0
@@ -46,7 +46,7 @@ class Cleaned(Value):
     flagged: int = 0
     """Kept, and put before a person: many words in common with a problem of a suite."""
     graphs: int = 0
-    """Distinct dataflow graphs of what was kept."""
+    """Number of distinct dataflow graphs among the rows that were kept."""
     leaks: dict[str, int] = {}
     """Problem of a suite -> rows that were dropped for it."""
     against: dict[str, int] = {}
@@ -60,7 +60,9 @@ class Cleaned(Value):
     workers: int = 0
 
 
-def clean(source: Path, out: Path, against: list[str], workers: int, say: Callable[[str], None]) -> Cleaned:
+def clean_corpus(
+    source: Path, out: Path, against: list[str], workers: int, say: Callable[[str], None]
+) -> CleaningResult:
     """Raises InputError where there is no corpus, or `out` holds something else or what came of other shards."""
     problems = problems_of(against)
     there = shards(source)
@@ -86,10 +88,10 @@ def clean(source: Path, out: Path, against: list[str], workers: int, say: Callab
     return result
 
 
-def _done(source: Path, out: Path, problems: list[Problem]) -> Cleaned | None:
+def _done(source: Path, out: Path, problems: list[Problem]) -> CleaningResult | None:
     """What an earlier call finished, of these shards or of others: labels may still be wanted."""
     try:
-        found = Cleaned.model_validate_json((out / RESULT).read_text(encoding="utf-8"))
+        found = CleaningResult.model_validate_json((out / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found if (found.source, found.suites) == (str(source), suites_hash(problems)) else None
@@ -126,7 +128,7 @@ def _analysed(
     if not todo:
         return made
     described = [p.model_dump() for p in problems]
-    with pool_of(min(workers, len(todo)), open_worker, described) as pool:
+    with process_pool(min(workers, len(todo)), open_worker, described) as pool:
         futures = [pool.submit(analyse_shard, shard, to) for shard, to in todo]
         for done, future in enumerate(as_completed(futures), 1):
             future.result()
@@ -139,7 +141,7 @@ def _mark(shard: Path) -> str:
     return hashlib.sha1(f"{shard.resolve()}{described.st_size}{described.st_mtime_ns}".encode()).hexdigest()[:16]
 
 
-def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], None]) -> Cleaned:
+def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], None]) -> CleaningResult:
     """Writes the rows that are new and no benchmark's.
 
     What an interrupted attempt wrote is written again: it takes seconds.
@@ -184,7 +186,7 @@ def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], N
     if not counts["kept"]:
         write_shard(out / "rows-00000.parquet", ())
     flagged.replace(out / FLAGGED)
-    return Cleaned(
+    return CleaningResult(
         rows=counts["rows"], kept=counts["kept"], exact=counts["exact"], near=counts["near"], leaked=counts["leaked"],
         uncompared=counts["uncompared"], flagged=counts["flagged"], graphs=len(graphs - {""}),
         leaks=dict(leaks.most_common()),

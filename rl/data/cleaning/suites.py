@@ -1,5 +1,5 @@
-"""What training data must not hold: the problems of every evaluation suite, by their words, their syntax trees and
-their dataflow graphs.
+"""The problems that training data must not contain: those of every evaluation suite, found by their words, their syntax
+trees and their dataflow graphs.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _WORD = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|[^\s\w]")
 
 
 class Leak(Value):
-    """What a row has in common with a problem of a suite."""
+    """A similarity between a row and a problem of a suite."""
 
     problem: str
     dropped: bool
-    """False: for review only."""
+    """Whether the row was dropped; False where it is only listed for review."""
     why: str
     """graph, tree or words:0.87."""
 
 
 class Comparison(Value):
-    """What came of holding one row against the suites."""
+    """The result of comparing one row with the suites."""
 
     leak: Leak | None = None
     compared: bool
-    """False where the row holds no model in Python: no leak then says nothing."""
+    """False where the row contains no model in Python: the absence of a leak then proves nothing."""
 
 
 def problems_of(against: Sequence[str]) -> list[Problem]:

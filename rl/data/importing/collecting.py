@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.errors import InputError
-from kernelwright.rl.data.importing.formats import Imported, count_skipped
+from kernelwright.rl.data.importing.formats import ImportResult, count_skipped
 from kernelwright.rl.data.importing.inductor import GENERATED_LICENCE, rows_of
 from kernelwright.rl.data.rows import Row, write_rows
-from kernelwright.rl.worker_pool import pool_of
+from kernelwright.rl.worker_pool import process_pool
 from kernelwright.tools.problem import Problem
 
 
-def collect_kernels(problems: Sequence[Problem], out: Path, device: str, say: Callable[[str], None]) -> Imported:
+def collect_kernels(problems: Sequence[Problem], out: Path, device: str, say: Callable[[str], None]) -> ImportResult:
     """Rows of all references in `out`. Raises InputError where `out` is there, or Inductor wrote nothing at all."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is there already: give a new folder with --out")
+        raise InputError(f"{out} exists already: give a new folder with --out")
     skipped: dict[str, int] = {}
-    with pool_of(1) as pool:
+    with process_pool(1) as pool:
 
         def rows() -> Iterator[Row]:
             for number, problem in enumerate(problems, 1):
@@ -44,7 +44,7 @@ def collect_kernels(problems: Sequence[Problem], out: Path, device: str, say: Ca
         raise InputError(
             f"Inductor wrote no Triton for any reference ({reasons}): use --device cuda:0 on a machine with a GPU"
         )
-    return Imported(rows=write_rows(out, found), skipped=skipped)
+    return ImportResult(rows=write_rows(out, found), skipped=skipped)
 
 
 def compile_with_inductor(problem: Problem, device: str) -> tuple[list[str], str]:
@@ -90,7 +90,7 @@ def _stand_in() -> None:
 
 
 class StandInDriver:
-    """What Inductor asks a driver for while it writes code."""
+    """The methods of a Triton driver that Inductor calls while it writes code."""
 
     def __init__(self, target: Any) -> None:
         self._target = target

@@ -23,7 +23,7 @@ class CorpusFormat(StrEnum):
 
 
 class ImportOptions(Value):
-    """How a corpus is read."""
+    """Options for reading a corpus."""
 
     licence: str = ""
     """SPDX name for rows that carry none of their own."""
@@ -31,12 +31,12 @@ class ImportOptions(Value):
     """Keeps sources whose licence is not permissive, or not known."""
 
 
-class Imported(Value):
+class ImportResult(Value):
     """The result of an import."""
 
     rows: int = 0
     skipped: dict[str, int] = {}
-    """Why something gave no row -> how often."""
+    """The number of refused entries by reason."""
 
 
 def count_skipped(skipped: dict[str, int], reason: str) -> None:

@@ -22,7 +22,7 @@ OUTPUT, GRAPH = "output_code.py", "fx_graph_readable.py"
 MAX_GRAPH_CHARACTERS = 6000
 """Characters of a whole graph that stand in a prompt where Inductor did not say which part is the kernel's."""
 GENERATED_LICENCE = "generated"
-"""What a program of ours made Inductor write is nobody's: the licence that is noted."""
+"""The licence that is noted for code that Inductor wrote for a program of ours: it belongs to nobody."""
 _IMPORTS = {
     "triton_helpers": "from torch._inductor.runtime import triton_helpers",
     "libdevice": "from torch._inductor.runtime.triton_helpers import libdevice",
@@ -56,7 +56,7 @@ def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterato
 
 
 def rows_of(code: str, graph: str, place: str, licence: str, skipped: dict[str, int], **facts: object) -> Iterator[Row]:
-    """One row a kernel of an output_code.py."""
+    """Makes one row of each kernel of an output_code.py."""
     try:
         found = kernels_of(code)
     except (SyntaxError, ValueError, RecursionError):

@@ -69,7 +69,9 @@ def _row(file: Path, cells: dict[str, Any], options: ImportOptions, skipped: dic
 
 
 def _licence(cells: dict[str, Any]) -> str:
-    """The row's licence. A list names what was found in a repository, not a choice: all of it holds."""
+    """Returns the row's licence. A list of licences names everything that was found in a repository and is no choice
+    between them: all of them apply.
+    """
     licence = cells.get("licenses") or cells.get("license")
     if isinstance(licence, list):
         licence = ", ".join(str(one) for one in licence)

@@ -45,7 +45,7 @@ def licence_of_text(text: str) -> str:
 
 
 def licence_of_tag(text: str) -> str:
-    """What a file says of itself with an SPDX tag."""
+    """Returns the licence that a file declares in an SPDX tag."""
     found = _TAG.search(text[:4000])
     return found[1] if found else ""
 

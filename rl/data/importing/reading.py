@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernelwright.errors import InputError
 from kernelwright.rl.data.importing import inductor, kernelbook, tree
-from kernelwright.rl.data.importing.formats import CorpusFormat, Imported, ImportOptions
+from kernelwright.rl.data.importing.formats import CorpusFormat, ImportOptions, ImportResult
 from kernelwright.rl.data.importing.text_pairs import read_csv, read_jsonl
 from kernelwright.rl.data.rows import Row, count_rows, write_rows
 
@@ -27,7 +27,7 @@ READERS: dict[CorpusFormat, Reader] = {
 }
 
 
-def import_corpus(form: CorpusFormat, path: Path, out: Path, options: ImportOptions) -> Imported:
+def import_corpus(form: CorpusFormat, path: Path, out: Path, options: ImportOptions) -> ImportResult:
     """Writes the corpus's rows into the folder `out`, which appears once everything was read.
 
     Records that cannot be read are left out and counted in the result. Raises InputError where `path` is not of the
@@ -36,7 +36,7 @@ def import_corpus(form: CorpusFormat, path: Path, out: Path, options: ImportOpti
     if not path.exists():
         raise InputError(f"there is nothing at {path}: name the corpus's file or folder")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is there already: give a new folder with --out")
+        raise InputError(f"{out} exists already: give a new folder with --out")
     out.parent.mkdir(parents=True, exist_ok=True)
     skipped: dict[str, int] = {}
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -51,4 +51,4 @@ def import_corpus(form: CorpusFormat, path: Path, out: Path, options: ImportOpti
         partial.replace(out)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return Imported(rows=rows, skipped=skipped)
+    return ImportResult(rows=rows, skipped=skipped)

@@ -66,7 +66,7 @@ def _csv_rows(file: Path, kind: Kind, options: ImportOptions, skipped: dict[str,
 
 
 def _trouble_of(cells: Sequence[str], fields: int) -> str:
-    """Why a record's cells are no row; empty where they are."""
+    """Returns the reason why a record's cells make no row; empty where they do."""
     if any("\udc80" <= character <= "\udcff" for cell in cells for character in cell):
         return "is not UTF-8: save the file as UTF-8"
     if len(cells) != fields:

@@ -145,7 +145,7 @@ def _bound(node: ast.stmt) -> set[str]:
 
 
 def _jits(imports: Iterable[ast.stmt]) -> set[str]:
-    """How triton.jit is written in a file with these imports."""
+    """Returns the spellings of triton.jit in a file with these imports."""
     found = {"triton.jit", "jit"}
     for node in imports:
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():

@@ -1,4 +1,4 @@
-"""GRPOConfig: what was found to work here, the user's settings over it, and nothing hidden."""
+"""The GRPOConfig of a training: defaults that were measured to work here, with the user's settings over them."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ DEFAULT_FIELDS: dict[str, Any] = {
     "remove_unused_columns": False, "dataloader_num_workers": 0, "ddp_find_unused_parameters": False,
     "include_num_input_tokens_seen": "no",
 }  # fmt: skip
-"""What trained well; fields of trl's GRPOConfig."""
+"""Fields of trl's GRPOConfig with the values that trained well."""
 
 
-class Rate(Value):
-    """Learning rate and memory by the size of what is trained."""
+class RateSettings(Value):
+    """Learning rate and gradient checkpointing by the number of parameters."""
 
     learning_rate: float
     gradient_checkpointing: bool
 
 
-def rate_of(parameters: int, lora: bool) -> Rate:
+def rate_settings(parameters: int, lora: bool) -> RateSettings:
     """Chooses the learning rate by the number of parameters."""
     if parameters <= SMALL_MODEL_PARAMETERS:
-        return Rate(learning_rate=1e-4, gradient_checkpointing=False)
-    return Rate(learning_rate=1e-5 if lora else 1e-6, gradient_checkpointing=True)
+        return RateSettings(learning_rate=1e-4, gradient_checkpointing=False)
+    return RateSettings(learning_rate=1e-5 if lora else 1e-6, gradient_checkpointing=True)
 
 
 def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     settings = _aliased(given)
     for name in settings:
         if name in DECIDED_FIELDS:
-            raise InputError(f"{name} is not to be set here: rl train has an option of its own for it, or decides it")
+            raise InputError(f"{name} cannot be given with --set: rl train has an option for it, or sets it itself")
     check_settings(GRPOConfig, settings)
     return settings
 
@@ -69,15 +69,14 @@ def grpo_config(
     given: Mapping[str, Any], *, output_dir: str, max_steps: int, seed: int, device: str, parameters: int, lora: bool,
     temperature: float, longest_completion: int,
 ) -> Any:  # fmt: skip
-    """trl's GRPOConfig.
-
-    `loss_type=gspo` is trl's `grpo` with `importance_sampling_level=sequence`. Raises InputError.
+    """Returns trl's GRPOConfig. `loss_type=gspo` is trl's `grpo` with `importance_sampling_level=sequence`. Raises
+    InputError.
     """
     from trl import GRPOConfig
 
     given = checked_settings(given)
     on_gpu = device.startswith("cuda")
-    own: dict[str, Any] = {**DEFAULT_FIELDS, **rate_of(parameters, lora).model_dump()}
+    own: dict[str, Any] = {**DEFAULT_FIELDS, **rate_settings(parameters, lora).model_dump()}
     own |= {
         "per_device_train_batch_size": 64 if parameters <= SMALL_MODEL_PARAMETERS else 4,
         "gradient_accumulation_steps": 1 if parameters <= SMALL_MODEL_PARAMETERS else 8,

@@ -1,4 +1,4 @@
-"""How far a policy has moved from the one that sampled: effective sample size, KL, and the largest ratio."""
+"""Measures how far a policy has moved from the one that sampled: effective sample size, KL, and the largest ratio."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_LOGITS_HELD = 1 << 27
 
 
 class PolicyDrift(Value):
-    """How far one policy is from the one that sampled the rows."""
+    """The distance of one policy from the one that sampled the rows."""
 
     effective: float
     """Effective sample size over the number of rows, 0 to 1: (sum w)^2 / (n sum w^2), w a row's whole ratio (Kong

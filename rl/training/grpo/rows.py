@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class ScoredCompletion(NamedTuple):
-    """One completion: what was asked, what was drawn, how likely it was then, and what it is worth."""
+    """One completion with its prompt, its tokens, their log-probs under the policy that sampled them, and its
+    advantage.
+    """
 
     prompt_ids: Sequence[int]
     completion_ids: Sequence[int]
@@ -28,7 +30,7 @@ class ScoredCompletion(NamedTuple):
     mask: Sequence[int] | None = None
     """1 where the policy drew the token, 0 where the environment wrote it; None: it drew them all."""
     figures: dict[str, float] | None = None
-    """What is averaged and logged beside the loss: reward, its parts, correct ..."""
+    """Figures that are averaged and logged beside the loss: the reward, its parts, the share of correct answers ..."""
 
     @property
     def trained_tokens(self) -> int:
@@ -89,14 +91,14 @@ class LogBatches:
 
 
 class MicroBatch(NamedTuple):
-    """What one forward and backward pass takes."""
+    """The rows of one forward and backward pass."""
 
     rows: list[ScoredCompletion]
     weight: float
     """The weight of its loss, where the loss is a mean over rows or over the part's own tokens."""
 
 
-def parts_of(
+def split_into_micro_batches(
     rows: Sequence[ScoredCompletion], count: int, loss_type: str, rank: int = 0, world: int = 1
 ) -> list[MicroBatch]:
     """`count` parts of like lengths for one of `world` processes, weighted so that the way of splitting does not
@@ -127,7 +129,9 @@ def _weight(chunk: Sequence[ScoredCompletion], rows: Sequence[ScoredCompletion],
 
 
 def tensors(rows: Sequence[ScoredCompletion], pad: int, device: Any) -> dict[str, torch.Tensor]:
-    """trl's own names: prompts padded on the left, completions on the right. Shapes (rows, longest)."""
+    """Returns tensors under trl's names: prompts padded on the left, completions on the right. Shape:
+    (rows, longest).
+    """
     import torch
 
     longest = max(len(row.completion_ids) for row in rows)

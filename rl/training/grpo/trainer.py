@@ -24,7 +24,7 @@ from trl import GRPOTrainer
 
 from kernelwright.rl.training.grpo.drift import DriftSum
 from kernelwright.rl.training.grpo.padding import unmask_padding
-from kernelwright.rl.training.grpo.rows import MicroBatch, ScoredCompletion, parts_of, tensors
+from kernelwright.rl.training.grpo.rows import MicroBatch, ScoredCompletion, split_into_micro_batches, tensors
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm
 from kernelwright.rl.training.safety.gradients import FiniteGradients
 
@@ -62,7 +62,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         self._now: torch.Tensor | None = None
         self._drift = DriftSum()
         self.step_figures: Callable[[], dict[str, float]] = dict
-        """What is logged beside the loss of a step and is not a mean over its rows."""
+        """Figures that are logged beside the loss of a step and are no mean over its rows."""
 
     # -------------------------------------------------------------- rows in
     def get_train_dataloader(self) -> DataLoader:
@@ -79,7 +79,9 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
 
     def _made(self, rows: list[ScoredCompletion]) -> list[dict[str, Any]]:
         accelerator, count = self.accelerator, self.args.gradient_accumulation_steps
-        parts = parts_of(rows, count, self.loss_type, accelerator.process_index, accelerator.num_processes)
+        parts = split_into_micro_batches(
+            rows, count, self.loss_type, accelerator.process_index, accelerator.num_processes
+        )
         tokens = torch.tensor(sum(row.trained_tokens for row in rows), device=accelerator.device)
         self._log_figures(rows)
         return [self._inputs(part, tokens) for part in parts]
@@ -144,7 +146,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         return found
 
     def _measure(self, inputs: dict[str, Any]) -> None:
-        """How far the policy has moved from the one that sampled: free, the log-probs are there."""
+        """Measures how far the policy has moved from the one that sampled, from log-probs that are computed anyway."""
         assert self._now is not None
         mask = inputs["completion_mask"] * inputs["tool_mask"]
         self._drift.add(self._now, inputs["sampling_per_token_logps"], mask)

@@ -14,7 +14,7 @@ from kernelwright.rl.training.online.pooled_judges import Judges
 from kernelwright.rl.training.online.problem_source import ProblemSource
 from kernelwright.rl.training.online.rounds import Round, Rounds, faults_of
 from kernelwright.rl.training.online.sampler import Sampler
-from kernelwright.rl.training.processes import ProcessRank, shared
+from kernelwright.rl.training.processes import ProcessRank, gather_from_all
 from kernelwright.rl.training.safety.alarms import WatchedCandidate, check_step
 from kernelwright.rl.training.safety.suspects import suspects_of
 from kernelwright.store.database import Store
@@ -75,11 +75,11 @@ class OnlineBatches:
         return in_order(row_of(sample)._replace(figures=None) for sample in found.log.samples)
 
     def _ended(self, number: int) -> Round:
-        """The round, once it is over; where that takes long it is said what it waits for."""
+        """Waits for the round and returns it; after a minute it reports what the round waits for."""
         round, began = self._ahead.pop(number), time.monotonic()
         while not wait([round], timeout=SILENCE_SECONDS).done:
-            standing = self._slot(number).rounds.standing()
-            self._say(f"waiting for round {number + 1} for {time.monotonic() - began:.0f} s: {standing}")
+            progress = self._slot(number).rounds.progress_in_words()
+            self._say(f"waiting for round {number + 1} for {time.monotonic() - began:.0f} s: {progress}")
         return round.result()
 
     def figures(self) -> dict[str, float]:
@@ -87,7 +87,9 @@ class OnlineBatches:
         return self._figures
 
     def close(self) -> None:
-        """What is under way is left: what was finished of it is in the store, and is gone on with."""
+        """Stops the rounds that are under way. Their finished turns are in the store, and a later call continues from
+        them.
+        """
         for slot in self._slots:
             slot.rounds.stop()
             slot.sampler.stop_answering()
@@ -119,7 +121,7 @@ class OnlineBatches:
         return found._replace(figures=found.figures | more)
 
     def _judging(self) -> dict[str, float]:
-        """What the judges did since the last step, for whichever round."""
+        """Returns the judges' counts since the last step, of all rounds together."""
         now, was = self._judges.figures, self._judged
         since = max(time.monotonic() - self._asked_since, 1e-9)
         self._judged, self._asked_since = now, time.monotonic()
@@ -131,7 +133,7 @@ class OnlineBatches:
         }  # fmt: skip
 
     def _filled(self, found: Round, number: int) -> Round:
-        """One more round, with other problems in the place of the groups that gave no gradient."""
+        """Runs one more round, with other problems in the place of the groups that gave no gradient."""
         prompts = self._options.prompts
         missing = round(found.figures.get("zero_variance", 0.0) * prompts)
         if missing == 0:
@@ -167,6 +169,6 @@ def gathered(batches: OnlineBatches, place: ProcessRank) -> Callable[[int], list
         return batches
 
     def everyone(number: int) -> list[ScoredCompletion]:
-        return in_order(row for share in shared(place, lambda: batches(number)) for row in share)
+        return in_order(row for share in gather_from_all(place, lambda: batches(number)) for row in share)
 
     return everyone

@@ -27,7 +27,9 @@ SERVER_PREFIX = "openai:"
 
 
 class FolderSampler:
-    """A policy that answers with the weights of the last folder that it was given, and says so in what it answers."""
+    """A policy that answers with the weights of the last folder that it was given, and names their revision in its
+    answers.
+    """
 
     def __init__(
         self, policy: Policy, folder: Path, subject: Subject, *, lora: bool, take: Callable[[Path], str | None],
@@ -44,7 +46,7 @@ class FolderSampler:
 
     @property
     def policy(self) -> Policy:
-        """The policy to ask: its answers name the weights of the folder that was given last."""
+        """Returns the policy to sample from: its answers name the weights of the folder that was given last."""
         return self._policy
 
     def follow(self, model: Any, revision: str | None = None) -> str:
@@ -67,7 +69,7 @@ class FolderSampler:
         return self._policy.drawn
 
     def stop_answering(self) -> None:
-        """A server answers what it was asked."""
+        """Does nothing: a server finishes the requests that it has."""
 
     def close(self) -> None:
         """Closes the policy underneath; the folders with weights stay."""
@@ -92,7 +94,7 @@ class _FolderPolicy(Forwarding):
 
     @property
     def drawn(self) -> tuple[int, float]:
-        """Tokens drawn so far, and the seconds in which anybody asked."""
+        """Returns the number of tokens drawn so far, and the seconds in which at least one request was open."""
         return self._tokens, self._seconds
 
     def answer_as(self, adapter: str | None, revision: str | None, adapter_revision: str | None) -> None:
@@ -127,7 +129,7 @@ def save_adapter(model: Any, folder: Path) -> None:
 
 
 def save_whole(model: Any, folder: Path) -> None:
-    """What an engine reads again: the weights alone, without those that are others' by another name."""
+    """Saves the weights that an engine reads again, without tied weights that are stored under another name already."""
     from safetensors.torch import save_file
 
     tied = set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
@@ -169,11 +171,11 @@ def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> FolderS
 
 
 def refuse_other_model(policy: Any, model: str, url: str, subject: Subject) -> None:
-    """Raises InputError where the server is not vLLM, or serves something else than what is trained."""
+    """Raises InputError where the server is not vLLM, or serves another model than the one that is trained."""
     served = policy.served()
     if not served.is_vllm:
         raise InputError(
-            f"{url} is no vLLM server, and no other can be moved along with a training: see docs/reference/policies.md"
+            f"{url} is no vLLM server, and only vLLM can load the weights of a training: see docs/reference/policies.md"
         )
     same = served.root == subject.path or served.revision == weights_revision(Path(subject.path))
     if not same or served.root is None:

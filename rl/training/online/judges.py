@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_KEPT_VERDICTS = 20_000
 """Verdicts kept in memory, the newest."""
 MAX_JUDGES_ON_A_GPU = 6
-"""Processes at most."""
+"""Largest number of judging processes on one GPU."""
 MAX_REPEATS = 2
 """Times that a verdict is asked for again when a judge has died over it."""
 
@@ -49,11 +49,11 @@ class PendingVerdict(NamedTuple):
 
 
 class JudgingTotals(Value):
-    """What the judges did so far."""
+    """Counts of the judges' work so far."""
 
     asked: int = 0
     judged: int = 0
-    """Really: the others were known, or were being judged for someone else at that moment."""
+    """Number of verdicts that were computed: the others were known, or were under way for another caller."""
     seconds: float = 0.0
     """Seconds of judging, summed over all processes."""
 
@@ -136,8 +136,7 @@ class JudgePool:
                     ) from error
                 if self._barren > MAX_REPEATS:
                     raise InfrastructureError(
-                        "judging processes end before they judge anything: see their last words above, and "
-                        "`agent doctor`"
+                        "judging processes end before they judge anything: see their output above, and `agent doctor`"
                     ) from error
                 continue
             except BaseException:

@@ -14,7 +14,7 @@ from kernelwright.agent.databases import open_store
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.rl.training.from_log import train_from_log
-from kernelwright.rl.training.online.measuring import HeldOutFigures, PairedComparison, better, compare, measure
+from kernelwright.rl.training.online.measuring import HeldOutFigures, PairedComparison, compare, is_better, measure
 from kernelwright.rl.training.online.options import LoopOptions, OnlineOptions
 from kernelwright.rl.training.online.pooled_judges import Judges
 from kernelwright.rl.training.online.problem_source import ProblemSource, held_out
@@ -23,7 +23,7 @@ from kernelwright.rl.training.online.sampler import whole_sampler
 from kernelwright.rl.training.online.training import examined_judges, formula_of, train_online
 from kernelwright.rl.training.options import LogOptions, Method
 from kernelwright.rl.training.subject import open_subject
-from kernelwright.rl.training.watching import Watch, unwatched
+from kernelwright.rl.training.watching import Watch, ignore_step
 from kernelwright.store.database import Store
 from kernelwright.tools.problem import Problem
 
@@ -32,7 +32,7 @@ POLICY, RECORD, ASKED = "policy", "loop.jsonl", "asked.json"
 
 
 class Cycle(Value):
-    """What one cycle came to."""
+    """The result of one cycle."""
 
     cycle: int
     policy: str
@@ -45,7 +45,7 @@ class Cycle(Value):
     seconds: float
 
 
-def run_loop(options: LoopOptions, *, say: Say = lambda step: None, watch: Watch = unwatched) -> list[Cycle]:
+def run_loop(options: LoopOptions, *, say: Say = lambda step: None, watch: Watch = ignore_step) -> list[Cycle]:
     """Begins or goes on: a cycle that is in the record is not done again. Raises as `train_online` does."""
     open_subject(options.policy)
     done = begin(options)
@@ -68,7 +68,7 @@ def _cycles(
         candidate = _trained(options, current, number, judges, say, watch)
         found = _measured(options, candidate, splits, judges, say)
         pairs = [compare(before, after) for before, after in zip(base, found, strict=True)]
-        promoted, why = better(pairs)
+        promoted, why = is_better(pairs)
         cycle = Cycle(
             cycle=number, policy=current, candidate=candidate, measured=tuple(found), compared=tuple(pairs),
             promoted=promoted, why=why,
@@ -119,7 +119,7 @@ def read_record(folder: Path) -> list[Cycle]:
 
 
 def promote(candidate: Path, place: Path) -> None:
-    """A copy under the loop's own name; the old one is there until the new one is whole."""
+    """Copies a candidate under the loop's own name; the old policy stays until the copy is complete."""
     beside = place.with_name(f".{place.name}.new")
     shutil.rmtree(beside, ignore_errors=True)
     shutil.copytree(candidate, beside)

@@ -1,5 +1,5 @@
-"""How good a policy is on problems that it was not trained on: at temperature 1, drafts and repairs, by the same
-machine and the same judges.
+"""Measures a policy on problems that it was not trained on: at temperature 1, drafts and repairs, by the same machine
+and the same judges.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def compare(before: HeldOutFigures, after: HeldOutFigures) -> PairedComparison:
     """Compares two measurements over the problems that both met."""
     both = sorted(set(before.by_problem) & set(after.by_problem))
     steps = [after.by_problem[hash] - before.by_problem[hash] for hash in both]
-    low, high = interval(steps)
+    low, high = bootstrap_interval(steps)
     mean = sum(steps) / len(steps) if steps else 0.0
     return PairedComparison(
         split=before.split, before=before.pass_at_1, after=after.pass_at_1, difference=mean, low=low, high=high
     )
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
+def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
     """95 % of the mean, by the percentile bootstrap with a fixed seed."""
     if not values:
         return 0.0, 0.0
@@ -89,7 +89,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return means[round(0.025 * BOOTSTRAP_DRAWS)], means[round(0.975 * BOOTSTRAP_DRAWS) - 1]
 
 
-def better(compared: Sequence[PairedComparison]) -> tuple[bool, str]:
+def is_better(compared: Sequence[PairedComparison]) -> tuple[bool, str]:
     """Better over all splits together, and on none worse than chance explains. With the reason."""
     if not compared:
         return False, "nothing was measured"

@@ -1,4 +1,4 @@
-"""What `rl train --online` and `rl loop` are asked to do."""
+"""The options of `rl train --online` and `rl loop`, as values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class OnlineOptions(TrainOptions):
     against: tuple[str, ...] = ()
     """Suites that no generated problem may be of, besides the benchmarks that are known."""
     db: str | None = None
-    """None: where the agent logs."""
+    """The database of the rollouts; None takes the agent's default one."""
     prompts: int = Field(default=32, ge=1)
-    """Problems a step."""
+    """Number of problems of a step."""
     group: int = Field(default=12, ge=2)
-    """Trajectories a problem."""
+    """Number of trajectories of a problem."""
     turns: int = Field(default=2, ge=1)
     reply_tokens: int | None = None
     temperature: float = Field(default=1.0, gt=0.0)
@@ -49,7 +49,7 @@ class OnlineOptions(TrainOptions):
     vLLM server), or auto.
     """
     key: str | None = Field(default=None, exclude=True, repr=False)
-    """For the server; it is written nowhere."""
+    """The key of the server; it is never written to a file."""
     held_out: tuple[str, ...] = ()
     held_out_count: int = 64
 

@@ -19,9 +19,11 @@ def write_problems(out: Path, n: int, kind: str, seed: int, against: Sequence[st
     kind: `synth`, or `synth:SPLIT` as of a training online. Raises InputError.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is there and not empty: choose another --out")
+        raise InputError(f"{out} exists and is not empty: choose another --out")
     if seed >= HELD_OUT_SEED:
-        raise InputError(f"--seed {seed}: those from {HELD_OUT_SEED} on are for measuring, choose a smaller one")
+        raise InputError(
+            f"--seed {seed}: seeds from {HELD_OUT_SEED} on are reserved for measuring: choose a smaller one"
+        )
     found = list(itertools.islice(generated(kind, seed, against), n))
     there = out.resolve()
     there.parent.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ SEED_STEP = 7_368_787
 
 
 class Round(NamedTuple):
-    """What one round brought."""
+    """The result of one round."""
 
     step: int
     log: Log
@@ -76,11 +76,11 @@ class Rounds:
         return Round(step, log, figures)
 
     def run_name(self, step: int, label: str) -> str:
-        """The name of a round's run in the store; of several training processes each has its own."""
+        """Returns the name of a round's run in the store; each of several training processes has a run of its own."""
         rank = f"/{self._rank}" if self._world > 1 else ""
         return f"{self._name}/{label}-{step:05d}{rank}"
 
-    def standing(self) -> str:
+    def progress_in_words(self) -> str:
         """Returns in words where the runs of the round under way are."""
         with self._lock:
             lanes = self._lanes
@@ -88,7 +88,7 @@ class Rounds:
         return "; ".join(f"{t.name}: {t.inside} inside, {t.waiting} waiting" for t in traffic) or "no run has begun"
 
     def stop(self) -> None:
-        """Whoever waits at a lane leaves; what was finished is in the store."""
+        """Ends the runs that wait at a lane; finished turns are in the store."""
         with self._lock:
             self._stopped = True
             if self._lanes is not None:
@@ -114,10 +114,10 @@ class Rounds:
         lane = PolicyLane(self._policy, lanes.policy, lanes.close, self._together)
         judging = RunJudge(self._judges, judge_options(options.judge, options.own_work))
         batch = Batch(self._store, run, jobs, lane, judging, settings, lanes)
-        standing = batch.run(max(1, len(jobs)))
-        if standing.jobs and standing.paused > standing.jobs // 2:
+        counts = batch.run(max(1, len(jobs)))
+        if counts.jobs and counts.paused > counts.jobs // 2:
             raise InfrastructureError(
-                f"{standing.paused} of {standing.jobs} trajectories of {name} were stopped by this "
+                f"{counts.paused} of {counts.jobs} trajectories of {name} were stopped by this "
                 "machine's trouble: see agent db"
             )
 
@@ -196,10 +196,10 @@ def _mean(values: Sequence[Any]) -> float:
 
 
 class RoundFaults(NamedTuple):
-    """What alarms look at besides the samples."""
+    """Facts of a round's runs that alarms check besides the samples."""
 
     cheats: frozenset[int]
-    """Candidates found cheating."""
+    """Number of candidates that cheated."""
     light: dict[int, float]
     """Speed of light by candidate."""
 

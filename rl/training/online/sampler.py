@@ -43,7 +43,7 @@ class Sampler(Protocol):
         ...
 
     def close(self) -> None:
-        """Frees what the policy holds; nobody may be asking."""
+        """Frees the memory of the policy; no request may be open."""
 
 
 TrainablePolicy = InProcessPolicy | ProcessPolicy | RayPolicy
@@ -141,9 +141,9 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
             "vllm is not installed: pip install 'kernelwright[vllm]', or use --engine transformers, or a server"
         )
     if options.lag > 1:
-        raise InputError(f"--lag {options.lag} needs as many engines, and there is one: use --lag 1")
+        raise InputError(f"--lag {options.lag} needs as many engines as rounds, and this training has one: use --lag 1")
     if world > 1:
-        raise InputError(f"--engine {engine} is for one process: launch one, or use --engine process")
+        raise InputError(f"--engine {engine} works with one training process only: launch one, or use --engine process")
     return engine
 
 

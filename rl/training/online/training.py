@@ -35,14 +35,14 @@ from kernelwright.rl.training.options import Method
 from kernelwright.rl.training.processes import (
     ProcessRank,
     first_before_others,
-    only_first,
-    place_of,
+    only_in_first_process,
+    process_rank,
     refuse_spread_weights,
 )
 from kernelwright.rl.training.report import TrainingResult
 from kernelwright.rl.training.safety.judge_exam import refuse_failing_judge
 from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
-from kernelwright.rl.training.watching import Watch, Watching, unwatched
+from kernelwright.rl.training.watching import TrainingWatcher, Watch, ignore_step
 from kernelwright.store.database import Store
 
 DEFAULT_STEPS = 100
@@ -70,7 +70,7 @@ def formula_of(options: OnlineOptions) -> Formula:
 
 
 def train_online(
-    options: OnlineOptions, *, say: Say = lambda step: None, watch: Watch = unwatched, judges: Judges | None = None
+    options: OnlineOptions, *, say: Say = lambda step: None, watch: Watch = ignore_step, judges: Judges | None = None
 ) -> TrainingResult:
     """Begins or goes on.
 
@@ -85,8 +85,8 @@ def train_online(
             f"--method {options.method}"
         )
     refuse_spread_weights()
-    place = place_of(options.device)
-    say, options = only_first(place, say), options.with_(device=place.device)
+    place = process_rank(options.device)
+    say, options = only_in_first_process(place, say), options.with_(device=place.device)
     formula, device = formula_of(options), judge_device(options.judge, elsewhere=options.ray is not None)
     subject = open_subject(options.policy, options.adapter)
     refuse_engine(subject, options, place.world)
@@ -159,7 +159,7 @@ def _train(
     trainer.step_figures = batches.figures
     checkpoint = newest_checkpoint(options.work) if resumes else None
     facts = {"method": "grpo", "formula": formula.label, "trained_on": list(options.problems)}
-    watching = Watching(
+    watching = TrainingWatcher(
         subject, options.work, watch, options.limits, max_minutes=options.max_minutes,
         lineage=lambda: tuple(batches.revisions), facts=facts,
         earlier=0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"]),

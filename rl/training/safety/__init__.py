@@ -1,3 +1,3 @@
-"""What keeps a training honest: the judge's own examination, alarms that stop a run, and what a person should look
+"""Safety of a training: the examination of the judge, alarms that stop a run, and candidates that a person should look
 at.
 """

@@ -1,4 +1,4 @@
-"""What stops a training, and why. The last checkpoint and the log are whole when it does."""
+"""The alarms that stop a training. The last checkpoint and the log are complete when one does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Alarm(StrEnum):
     NOT_FINITE = "not_finite"
     """The loss is NaN or infinite."""
     ENTROPY = "entropy_collapse"
-    """The policy says the same thing whatever it is asked."""
+    """The policy answers the same text to every prompt."""
     TAKEN_OVER = "taken_over"
     """One program is the answer to most of a batch's different problems, or nearly all rewarded rows."""
     TOO_FAST = "faster_than_physics"
@@ -24,13 +24,13 @@ class Alarm(StrEnum):
     CHEATS = "cheats"
     """Many candidates are found cheating."""
     WORN_OUT = "worn_out"
-    """The policy has moved so far that the log says nothing of it."""
+    """The policy has moved so far from the one that sampled that the log no longer describes it."""
     JUDGE = "judge"
     """The tools fail, or do not see through a cheat that they must see through."""
 
 
 class TrainingAlarm(InfrastructureError):
-    """Stops the run. One line: what was found, and what to do."""
+    """Stops a training. The message is one line: the observation and the advice."""
 
     def __init__(self, alarm: Alarm, message: str) -> None:
         super().__init__(message)

@@ -66,7 +66,9 @@ def is_new(base: str) -> bool:
 
 
 def check_base(base: str, adapter: str | None, preset: Preset) -> None:
-    """What can be refused before anything is loaded. Raises InputError and PolicyRefused."""
+    """Refuses a base model that can be seen to be unusable before anything is loaded. Raises InputError and
+    PolicyRefused.
+    """
     if preset.four_bit:
         _check_bitsandbytes()
     if is_new(base):
@@ -98,8 +100,8 @@ def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:
 
 
 def load_base(base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, device: str, seed: int) -> TrainingBase:
-    """The model on the CPU (4-bit: where it is trained), float32 where all weights are trained and bf16 where only
-    an adapter is. Raises InputError.
+    """Loads the model on the CPU (4-bit: on the training device), in float32 where all weights are trained and in bf16
+    where only an adapter is. Raises InputError.
     """
     model = _new(base, tokenizer, seed) if is_new(base) else _existing(base, preset, device)
     rows = model.get_input_embeddings().weight.shape[0]
@@ -171,7 +173,7 @@ def _existing(base: str, preset: Preset, device: str) -> Any:
     refused = _refused_memory()
     transformers_logging.disable_progress_bar()
     try:
-        # A folder by its whole path: an adapter keeps the name of what it was made for.
+        # A folder is named by its absolute path: an adapter stores the name of the base that it was made for.
         return AutoModelForCausalLM.from_pretrained(_known_as(base), **options)
     except Exception as error:  # whatever transformers meets first
         if isinstance(error, torch.OutOfMemoryError) or _refused_memory() > refused:
@@ -208,7 +210,7 @@ def _check_bitsandbytes() -> None:
 
 
 def _check_adapter(adapter: str, base: str) -> None:
-    """Its own notes say for which base it was made."""
+    """Checks that an adapter was made for this base, by the adapter's own configuration."""
     try:
         folder = adapter_folder(adapter)
         notes = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))

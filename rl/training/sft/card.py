@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernelwright.agent.viewing.report.files import write_text
 from kernelwright.policies.policy_card import PolicyCard, front_matter
-from kernelwright.rl.training.sft.options import FineTuned, Options
+from kernelwright.rl.training.sft.options import FineTuningResult, SftOptions
 from kernelwright.rl.training.sft.presets import PRESETS
 from kernelwright.tools.hardware.gpus import read_driver
 from kernelwright.tools.hardware.machine_info import version
@@ -22,14 +22,14 @@ FIGURES = "training.json"
 BEGIN, END = "<!-- evaluation -->", "<!-- /evaluation -->"
 
 
-def write_readme(folder: Path, options: Options, trained: FineTuned, command: str) -> None:
+def write_readme(folder: Path, options: SftOptions, trained: FineTuningResult, command: str) -> None:
     """README.md, loss.png and training.json."""
     draw_losses(folder / LOSS_PICTURE_FILE, trained.losses, trained.held_losses)
     write_text(folder / FIGURES, trained.model_dump_json(indent=2) + "\n")
     write_text(folder / "README.md", card(options, trained, command))
 
 
-def card(options: Options, trained: FineTuned, command: str) -> str:
+def card(options: SftOptions, trained: FineTuningResult, command: str) -> str:
     """Writes the README.md of a fine-tuned policy; `command` is the command line that made it."""
     said = PolicyCard(base=options.base, method="sft")
     return front_matter(said) + "\n".join(
@@ -71,14 +71,14 @@ def card(options: Options, trained: FineTuned, command: str) -> str:
     )
 
 
-def _named(options: Options) -> str:
+def _named(options: SftOptions) -> str:
     """Returns the name that commands know it by; of an adapter also what it was made for."""
     if PRESETS[options.preset].lora is None:
         return f"--policy transformers:{options.output}"
     return f"--policy transformers:{options.base} --adapter {options.output}"
 
 
-def _what(options: Options, trained: FineTuned) -> str:
+def _what(options: SftOptions, trained: FineTuningResult) -> str:
     if trained.trained < trained.parameters:
         held = ", held in 4 bits (NF4) while it was trained" if PRESETS[options.preset].four_bit else ""
         return (
@@ -96,7 +96,7 @@ def _what(options: Options, trained: FineTuned) -> str:
     )
 
 
-def _figures(options: Options, trained: FineTuned) -> list[tuple[str, str]]:
+def _figures(options: SftOptions, trained: FineTuningResult) -> list[tuple[str, str]]:
     held = "none kept back" if trained.held_loss is None else f"{trained.held_loss:.4f}"
     rows = [
         ("steps", f"{trained.steps:,} ({trained.epochs:.2f} epochs)"),
@@ -120,7 +120,7 @@ def _figures(options: Options, trained: FineTuned) -> list[tuple[str, str]]:
     return rows
 
 
-def _libraries(options: Options) -> list[str]:
+def _libraries(options: SftOptions) -> list[str]:
     preset = PRESETS[options.preset]
     adapted = ["peft"] if preset.lora or options.adapter else []
     return ["torch", "transformers", "trl", *adapted, *(["bitsandbytes"] if preset.four_bit else [])]
@@ -135,7 +135,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _sources(data: Path) -> list[str]:
-    """What the corpus says of where it is from."""
+    """Returns the sources that a corpus names in its own files."""
     file = data / "provenance.json" if data.is_dir() else data.with_name("provenance.json")
     if not file.is_file():
         return []

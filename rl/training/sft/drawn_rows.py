@@ -16,9 +16,9 @@ from kernelwright.policies.base import PromptForm
 from kernelwright.rl.data.cleaning.suites import graphs_of
 from kernelwright.rl.data.rows import Kind, Row, Split, row_of
 from kernelwright.rl.data.synth.engine.tasks import task_of
-from kernelwright.rl.training.sft.encoding import EncodedRow, RowSelection, ready_rows
+from kernelwright.rl.training.sft.encoding import EncodedRow, RowSelection, encode_rows
 from kernelwright.rl.training.sft.light_tokenizer import LightTokenizer
-from kernelwright.rl.worker_pool import pool_of
+from kernelwright.rl.worker_pool import process_pool
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import ProblemError
 
@@ -37,16 +37,17 @@ def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = (
     return _different(_drawn(_chunk, seed, workers, against), count)
 
 
-def drawn_ready(
+def encoded_drawn_rows(
     count: int, seed: int, workers: int, against: tuple[str, ...], tokenizer: Any, choice: RowSelection
 ) -> Iterator[EncodedRow]:
-    """The same rows as ids.
+    """Returns drawn rows as token ids.
 
-    The processes that draw them make them ready too, where the tokenizer and the form of the prompt are light enough.
+    The processes that draw the rows encode them too, where the tokenizer and the form of the prompt need no
+    transformers.
     """
     light = LightTokenizer.of(tokenizer) if choice.form is PromptForm.COMPACT else None
     if light is None:
-        return ready_rows(drawn_rows(count, seed, workers, against), tokenizer, choice)
+        return encode_rows(drawn_rows(count, seed, workers, against), tokenizer, choice)
     return _different(_drawn(_ready_chunk, seed, workers, against, _begin, light, choice), count)
 
 
@@ -55,7 +56,7 @@ def _drawn(
 ) -> Generator[T]:
     """Chunk after chunk, without end. `begin`: what is called in each process, and with what."""
     start = 0
-    with pool_of(workers, *begin) as pool:
+    with process_pool(workers, *begin) as pool:
         while True:
             ranges = [(seed, start + place * CHUNK_ROWS, against) for place in range(workers)]
             start += workers * CHUNK_ROWS
@@ -80,7 +81,7 @@ def _different(rows: Generator[T], count: int) -> Iterator[T]:
 
 
 _writing: tuple[LightTokenizer, RowSelection]
-"""What a process that makes rows ready holds: its tokenizer, and what is asked for."""
+"""The state of a process that encodes rows: its tokenizer and the selection."""
 
 
 def _begin(tokenizer: LightTokenizer, choice: RowSelection) -> None:
@@ -91,7 +92,7 @@ def _begin(tokenizer: LightTokenizer, choice: RowSelection) -> None:
 
 
 def _ready_chunk(of: tuple[int, int, tuple[str, ...]]) -> list[EncodedRow]:
-    return list(ready_rows(_chunk(of), *_writing))
+    return list(encode_rows(_chunk(of), *_writing))
 
 
 def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:

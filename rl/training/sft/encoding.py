@@ -31,7 +31,7 @@ _REPAIR = re.compile(
 
 
 class RowSelection(Value):
-    """Which rows are trained on, and in what form."""
+    """The selection of rows that are trained on, and the form of their prompts."""
 
     form: PromptForm = PromptForm.COMPACT
     kinds: tuple[Kind, ...] = tuple(Kind)
@@ -42,14 +42,14 @@ class RowSelection(Value):
     share: float = 1.0
     """The share of the rows that is taken, chosen by their id."""
     fim: float = 0.0
-    """For so many of the rows the completion is given once more as fill-in-the-middle."""
+    """Share of the rows whose completion is given once more as fill-in-the-middle."""
     longest: int = 2048
     """Tokens; longer rows are left out and counted, never cut."""
     seed: int = 0
 
 
 class PromptAndAnswer(NamedTuple):
-    """What is shown and what is to be said, as text with its special tokens written out."""
+    """A prompt and its answer, as text with the special tokens written out."""
 
     row: Row
     prompt: str
@@ -73,12 +73,12 @@ class EncodedRows(NamedTuple):
         return self.starts[1:] - self.starts[:-1]
 
 
-class Encoded(NamedTuple):
+class EncodedCorpus(NamedTuple):
     """The rows of a corpus as tokens."""
 
     train: EncodedRows
     held: EncodedRows
-    """Some of the training rows, kept back for the loss."""
+    """Training rows that are kept back for measuring the loss."""
     counts: dict[str, int]
     """Rows read, trained on by kind, left out and why."""
 
@@ -92,17 +92,17 @@ class EncodedRow(NamedTuple):
     """The label under which it is counted."""
     prompt: Sequence[int] = ()
     answer: Sequence[int] = ()
-    """Its end is not among them. Empty where the row is left out."""
+    """Token ids of the answer, without its end token. Empty where the row is left out."""
     again: bool = False
-    """The same row once more, with a hole."""
+    """Whether this is the second copy of a row, with a hole in its completion."""
 
 
-def encode(rows: Iterable[Row], tokenizer: Any, choice: RowSelection, held_rows: int = 256) -> Encoded:
+def encode(rows: Iterable[Row], tokenizer: Any, choice: RowSelection, held_rows: int = 256) -> EncodedCorpus:
     """Rows of a held-out split are never trained on. Raises InputError where nothing is left."""
-    return gather(ready_rows(rows, tokenizer, choice), tokenizer.eos_token_id, choice, held_rows)
+    return gather_encoded_rows(encode_rows(rows, tokenizer, choice), tokenizer.eos_token_id, choice, held_rows)
 
 
-def ready_rows(rows: Iterable[Row], tokenizer: Any, choice: RowSelection) -> Iterator[EncodedRow]:
+def encode_rows(rows: Iterable[Row], tokenizer: Any, choice: RowSelection) -> Iterator[EncodedRow]:
     """Yields encoded rows in the order of the corpus, a thousand at a time."""
     writer, chosen = _Writer(tokenizer, choice), iter(rows)
     while batch := list(islice(chosen, BATCH_ROWS)):
@@ -125,7 +125,9 @@ def _ready(pair: PromptAndAnswer, prompt: list[int], answer: list[int], choice: 
     return EncodedRow(row.id, kind, f"trained on: {kind}{_unjudged(row)}", prompt, answer, pair.again)
 
 
-def gather(ready: Iterable[EncodedRow], end: int, choice: RowSelection, held_rows: int = 256) -> Encoded:
+def gather_encoded_rows(
+    ready: Iterable[EncodedRow], end: int, choice: RowSelection, held_rows: int = 256
+) -> EncodedCorpus:
     """Rows that are ready, put together; some are kept back for the loss. Raises InputError where nothing is left."""
     counts: Counter[str] = Counter()
     train, held = _Growing(), _Growing()
@@ -142,7 +144,7 @@ def gather(ready: Iterable[EncodedRow], end: int, choice: RowSelection, held_row
     if not len(train):
         found = ", ".join(f"{name} {number}" for name, number in counts.items()) or "no rows"
         raise InputError(f"nothing to train on ({found}): choose other --kinds, a larger --longest, or another --data")
-    return Encoded(train.tokens(), held.tokens(), dict(counts))
+    return EncodedCorpus(train.tokens(), held.tokens(), dict(counts))
 
 
 def _unjudged(row: Row) -> str:
@@ -225,7 +227,7 @@ class _Writer:
 
 
 def without_message(row: Row) -> str:
-    """The prompt of a repair with the message taken out; any other prompt as it is."""
+    """Returns the prompt of a repair without the tools' message; any other prompt is returned unchanged."""
     match = _REPAIR.match(row.prompt) if row.kind is Kind.REPAIR else None
     return row.prompt if match is None else row.prompt[: match.start("feedback")] + "wrong"
 

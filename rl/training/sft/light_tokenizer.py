@@ -1,6 +1,4 @@
-"""What rows need of a tokenizer without transformers, whose import takes each of many processes longer than its
-share of the work.
-"""
+"""A tokenizer that needs no transformers, whose import takes each of many processes longer than its own work."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 TEMPLATE_PROBES = ("draft\nx = 1", "\n  y\n\n", "<b>'\"&")
-"""What a template might trim or escape."""
+"""Texts that a chat template might trim or escape."""
 
 
 class LightTokenizer:
@@ -45,7 +43,7 @@ class LightTokenizer:
         return self._before + message["content"] + self._after
 
     def get_vocab(self) -> dict[str, int]:
-        """Every token with its id."""
+        """Returns every token with its id."""
         return dict(self._opened().get_vocab())
 
     def __call__(self, texts: list[str], add_special_tokens: bool = False) -> dict[str, list[list[int]]]:

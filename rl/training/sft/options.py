@@ -1,5 +1,5 @@
-"""What `rl sft` is asked to do, as one value: two commands with the same value are the same training, so the second
-goes on with the first.
+"""The options of `rl sft` as one value: two commands with equal values are the same training, so the second continues
+the first.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kernelwright.rl.training.sft.presets import PresetName
 
 
 class WrittenWeights(StrEnum):
-    """How a whole model's weights are written."""
+    """The number format in which a whole model's weights are written."""
 
     BF16 = "bf16"
     FP32 = "fp32"
     INT8 = "int8"
 
 
-class Options(Value):
+class SftOptions(Value):
     """Everything that a fine-tuning is asked for."""
 
     base: str
@@ -60,7 +60,9 @@ class Options(Value):
 
     @property
     def identity(self) -> str:
-        """What a checkpoint is good for. How long it may take, and how it is stored in the end, can change."""
+        """Returns the options that a checkpoint depends on. The time limit and the format of the written weights may
+        change.
+        """
         text = self.model_dump_json(exclude={"max_minutes", "storage", "output", "workers"})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -75,31 +77,31 @@ class Options(Value):
         return self.device.startswith("cuda") if self.compile is None else self.compile
 
 
-class FineTuned(Value):
+class FineTuningResult(Value):
     """The result of a fine-tuning."""
 
     output: str
     base: str
     parameters: int
     trained: int
-    """Those of them that are trained."""
+    """Number of parameters that are trained."""
     rows: dict[str, int]
     steps: int
     epochs: float
     loss: float
     """Mean over the last logged steps, nats a token."""
     held_loss: float | None
-    """On rows that were kept back."""
+    """Loss on the rows that were kept back."""
     tokens: int
     """Trained on, padding not counted."""
     tokens_a_second: float
     seconds: float
     padding: float | None = None
-    """Share of what was computed."""
+    """Share of the computed tokens that is padding."""
     gpu_memory: int | None = None
-    """Bytes at most."""
+    """Peak GPU memory in bytes."""
     resumed_at: int = 0
     losses: tuple[tuple[int, float], ...] = ()
     held_losses: tuple[tuple[int, float], ...] = ()
     config: dict[str, Any] = {}
-    """What differs from SFTConfig's own defaults."""
+    """Fields that differ from SFTConfig's own defaults."""

@@ -1,4 +1,6 @@
-"""The recipes: fields of trl's SFTConfig, and what is round it. Anything in them can be set otherwise."""
+"""The presets of `rl sft`: fields of trl's SFTConfig, and the adapter and precision that go with them. Every field can
+be overridden.
+"""
 
 from __future__ import annotations
 
@@ -119,5 +121,5 @@ def sft_config(preset: Preset, given: Mapping[str, Any], **fixed: Any) -> Any:
     check_settings(SFTConfig, given)
     for name in given:
         if name in fixed and name != "bf16":
-            raise InputError(f"{name} is not to be set here: rl sft has an option of its own for it")
+            raise InputError(f"{name} cannot be given with --set: rl sft has an option for it")
     return make_config(SFTConfig, {**preset.config, **fixed, **given})

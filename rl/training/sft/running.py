@@ -30,9 +30,9 @@ from kernelwright.rl.training.sft.base_model import (
     parameters,
 )
 from kernelwright.rl.training.sft.card import write_readme
-from kernelwright.rl.training.sft.drawn_rows import drawn_ready
-from kernelwright.rl.training.sft.encoding import Encoded, gather, ready_rows
-from kernelwright.rl.training.sft.options import FineTuned, Options, WrittenWeights
+from kernelwright.rl.training.sft.drawn_rows import encoded_drawn_rows
+from kernelwright.rl.training.sft.encoding import EncodedCorpus, encode_rows, gather_encoded_rows
+from kernelwright.rl.training.sft.options import FineTuningResult, SftOptions, WrittenWeights
 from kernelwright.rl.training.sft.presets import PRESETS, Preset, sft_config
 from kernelwright.rl.training.tokenizing import save_tokenizer, train_tokenizer, training_texts
 from kernelwright.tools.report import InfrastructureError
@@ -45,7 +45,7 @@ SETTINGS_FILE = "asked.json"
 COLUMNS = ("id", "kind", "prompt", "completion", "problem", "reference", "split", "correct", "source")
 
 
-def train(options: Options, say: Say, command: str = "rl sft") -> FineTuned:
+def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningResult:
     """Begins or goes on, and writes the model.
 
     Raises InputError, PolicyRefused, InfrastructureError; KeyboardInterrupt after a checkpoint.
@@ -60,9 +60,9 @@ def train(options: Options, say: Say, command: str = "rl sft") -> FineTuned:
     say(f"encoding {count_rows(options.data):,} rows{more}")
     longest = int(options.settings.get("max_length") or preset.config["max_length"])
     choice = options.choice.with_(longest=longest)
-    drawn = drawn_ready(options.drawn, options.drawn_seed, options.workers, options.against, tokenizer, choice)
-    read = ready_rows(read_rows(options.data, COLUMNS), tokenizer, choice)
-    rows = gather(chain(read, drawn), tokenizer.eos_token_id, choice)
+    drawn = encoded_drawn_rows(options.drawn, options.drawn_seed, options.workers, options.against, tokenizer, choice)
+    read = encode_rows(read_rows(options.data, COLUMNS), tokenizer, choice)
+    rows = gather_encoded_rows(chain(read, drawn), tokenizer.eos_token_id, choice)
     say("; ".join(f"{name}: {number:,}" for name, number in sorted(rows.counts.items())))
     config = sft_config(preset, options.settings, **_fixed(options, preset))
     base = load_base(options.base, tokenizer, preset, options.device, options.seed)
@@ -72,13 +72,13 @@ def train(options: Options, say: Say, command: str = "rl sft") -> FineTuned:
     return trained
 
 
-def _prepare(options: Options) -> bool:
+def _prepare(options: SftOptions) -> bool:
     """Makes the work folder; whether it holds the same training, begun earlier.
 
     Raises InputError where something else is in the way.
     """
     if options.output.exists() and (not options.output.is_dir() or any(options.output.iterdir())):
-        raise InputError(f"{options.output} is there already: choose another --out, or move it away")
+        raise InputError(f"{options.output} exists already: choose another --out, or move it away")
     note = options.work / SETTINGS_FILE
     if note.is_file():
         if json.loads(note.read_text(encoding="utf-8")).get("identity") == options.identity:
@@ -89,7 +89,7 @@ def _prepare(options: Options) -> bool:
             raise InputError(
                 f"{options.work} holds an unfinished training with other settings: give those again, or delete it"
             )
-        # It came to nothing: what it was asked may have been a mistake.
+        # The earlier training wrote no checkpoint: its options may have been a mistake.
         shutil.rmtree(options.work)
     options.work.mkdir(parents=True, exist_ok=True)
     note.write_text(
@@ -98,7 +98,7 @@ def _prepare(options: Options) -> bool:
     return False
 
 
-def _tokenizer(options: Options, say: Say) -> Any:
+def _tokenizer(options: SftOptions, say: Say) -> Any:
     if options.tokenizer is not None:
         tokenizer = load_tokenizer(options.tokenizer)
         check_same_tokenizer(options.base, tokenizer)
@@ -112,7 +112,7 @@ def _tokenizer(options: Options, say: Say) -> Any:
     return load_tokenizer(str(own))
 
 
-def _fixed(options: Options, preset: Preset) -> dict[str, Any]:
+def _fixed(options: SftOptions, preset: Preset) -> dict[str, Any]:
     """Fields of SFTConfig that this command decides."""
     on_gpu = options.device.startswith("cuda")
     fixed: dict[str, Any] = {
@@ -127,8 +127,8 @@ def _fixed(options: Options, preset: Preset) -> dict[str, Any]:
 
 
 def _run(
-    options: Options, preset: Preset, base: TrainingBase, rows: Encoded, config: Any, resumes: bool, say: Say
-) -> tuple[KernelSFTTrainer, FineTuned]:
+    options: SftOptions, preset: Preset, base: TrainingBase, rows: EncodedCorpus, config: Any, resumes: bool, say: Say
+) -> tuple[KernelSFTTrainer, FineTuningResult]:
     from kernelwright.rl.training.sft.trainer import (
         ProgressCallback,
         TrainingClock,
@@ -158,7 +158,7 @@ def _run(
     return trainer, _summary(options, trainer, rows, seconds, held, a_step, begun)
 
 
-def _with_adapter(options: Options, preset: Preset, base: TrainingBase) -> tuple[Any, Any]:
+def _with_adapter(options: SftOptions, preset: Preset, base: TrainingBase) -> tuple[Any, Any]:
     """The model, with the adapter that is gone on with; and the config of a new one, where the preset has one."""
     if preset.lora is None and options.adapter is None:
         return base.model, None
@@ -183,18 +183,24 @@ def _with_adapter(options: Options, preset: Preset, base: TrainingBase) -> tuple
 
 
 def _summary(
-    options: Options, trainer: Any, rows: Encoded, seconds: float, held: float | None, a_step: float, begun: int
-) -> FineTuned:
+    options: SftOptions,
+    trainer: Any,
+    rows: EncodedCorpus,
+    seconds: float,
+    held: float | None,
+    a_step: float,
+    begun: int,
+) -> FineTuningResult:
     import torch
 
     log = trainer.state.log_history
     losses = tuple((int(entry["step"]), float(entry["loss"])) for entry in log if "loss" in entry)
     if not losses or not math.isfinite(losses[-1][1]):
-        raise InputError("the loss is not a number any more: start again with a smaller --set learning_rate=...")
+        raise InputError("the loss is NaN or infinite: start again with a smaller --set learning_rate=...")
     last = [loss for _, loss in losses[-3:]]
     sampler: Any = getattr(trainer.get_train_dataloader(), "batch_sampler", None)
     tokens = int(a_step * trainer.state.global_step)
-    return FineTuned(
+    return FineTuningResult(
         output=str(options.output), base=options.base, parameters=parameters(trainer.model),
         trained=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad), rows=rows.counts,
         steps=trainer.state.global_step, epochs=float(trainer.state.epoch or 0.0), loss=sum(last) / len(last),
@@ -207,7 +213,7 @@ def _summary(
 
 
 @contextmanager
-def _readable_trouble(options: Options) -> Iterator[None]:
+def _readable_trouble(options: SftOptions) -> Iterator[None]:
     import torch
 
     try:
@@ -220,7 +226,7 @@ def _readable_trouble(options: Options) -> Iterator[None]:
 
 
 def _publish(
-    options: Options, trainer: Any, base: TrainingBase, trained: FineTuned, readme: Callable[[Path], None]
+    options: SftOptions, trainer: Any, base: TrainingBase, trained: FineTuningResult, readme: Callable[[Path], None]
 ) -> None:
     """Writes everything into a folder beside the output, then gives it its name."""
     partial = options.output.with_name(f".{options.output.name}.{time.time_ns()}")

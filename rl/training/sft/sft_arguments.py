@@ -1,4 +1,4 @@
-"""What a user text `rl sft` for, checked before anything heavy starts. Every refusal is an InputError."""
+"""Parses the arguments of `rl sft` before anything heavy starts. Every refusal is an InputError."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def parse_weight_storage(text: str) -> WrittenWeights:
 def parse_row_selection(
     form: PromptForm, kinds: str | None, share: float, without_message: bool, repairs: int, fim: float, seed: int
 ) -> RowSelection:
-    """Which rows of the corpus are trained on, and in which form. `kinds`: names of `Kind` with commas; None: all."""
+    """Returns the selection of rows and the form of their prompts. `kinds`: names of `Kind`, separated by commas; None
+    selects all.
+    """
     chosen = tuple(_parse_enum(Kind, name.strip(), "--kinds") for name in kinds.split(",")) if kinds else tuple(Kind)
     return RowSelection(
         form=form, kinds=chosen, share=share, without_message=without_message, repairs=repairs, fim=fim, seed=seed

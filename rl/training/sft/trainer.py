@@ -23,14 +23,14 @@ from trl import SFTTrainer
 
 from kernelwright.rl.training.safety.gradients import FiniteGradients
 from kernelwright.rl.training.sft.batches import IGNORED_LABEL, dataset_of, loader_of
-from kernelwright.rl.training.sft.encoding import Encoded
+from kernelwright.rl.training.sft.encoding import EncodedCorpus
 
 COMPLETE_FILE = "whole.json"
 """Written last into a checkpoint: one without it was cut off. Holds the seconds that were spent on training."""
 HeadLoss = Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor]
 """Language-model head, hidden states and targets to the sum of losses."""
 LOSS_MEASUREMENTS = 12
-"""How often the loss on rows kept back is measured."""
+"""Number of measurements of the loss on the rows that are kept back."""
 
 
 class TrainingClock:
@@ -63,7 +63,9 @@ class Schedule:
         self._steps, self._warm_up, self._clock = max(1, steps), max(1, warm_up), clock
 
     def __call__(self, step: int) -> float:
-        """The factor of the learning rate at a step: a linear warm-up, then half a cosine over steps or time."""
+        """Returns the factor of the learning rate at a step: a linear warm-up, then half a cosine over steps or over
+        time.
+        """
         share = min(1.0, max(step / self._steps, self._clock.share))
         return min(1.0, (step + 1) / self._warm_up) * (0.5 + 0.5 * math.cos(math.pi * share))
 
@@ -98,7 +100,7 @@ class KernelSFTTrainer(SFTTrainer):
         return self.lr_scheduler
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Nothing: trl would write one into every checkpoint."""
+        """Does nothing: trl would write a model card into every checkpoint."""
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
@@ -115,7 +117,7 @@ class BucketedSFTTrainer(KernelSFTTrainer):
     torch.compile 2 M.
     """
 
-    def __init__(self, rows: Encoded, budget: int, compile: bool, **options: Any) -> None:
+    def __init__(self, rows: EncodedCorpus, budget: int, compile: bool, **options: Any) -> None:
         super().__init__(**options)
         self._kept, self._budget = rows, budget
         self._head = compile_by_region(self.model) if compile else head_loss
@@ -147,7 +149,7 @@ class BucketedSFTTrainer(KernelSFTTrainer):
         return total / torch.as_tensor(count, device=total.device).clamp(min=1)
 
     def floating_point_ops(self, inputs: Any) -> int:
-        """Not counted: it would walk over all parameters at every step."""
+        """Returns 0: counting would walk over all parameters at every step."""
         return 0
 
 
@@ -245,7 +247,7 @@ class ProgressCallback(TrainerCallback):
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The last whole one. Those that were cut off are deleted."""
+    """Returns the newest complete checkpoint and deletes those that were cut off."""
     found = {}
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
         if (path / COMPLETE_FILE).is_file():
@@ -261,7 +263,7 @@ def seconds_of(checkpoint: Path) -> float:
 
 
 def make_trainer(
-    model: Any, tokenizer: Any, rows: Encoded, config: Any, clock: TrainingClock, *, peft_config: Any = None,
+    model: Any, tokenizer: Any, rows: EncodedCorpus, config: Any, clock: TrainingClock, *, peft_config: Any = None,
     budget: int | None = None, compile: bool = False,
 ) -> KernelSFTTrainer:  # fmt: skip
     """`budget`: tokens a batch, for our own batches; None takes trl's."""

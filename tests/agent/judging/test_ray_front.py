@@ -17,7 +17,7 @@ from kernelwright.agent.judging.ray_pool import RayPool  # noqa: E402
 from kernelwright.agent.problems.finding import find_by_name  # noqa: E402
 from kernelwright.tools.judging.options import Options  # noqa: E402
 from kernelwright.tools.pipeline import Evaluator  # noqa: E402
-from kernelwright.tools.sizing.selection import select  # noqa: E402
+from kernelwright.tools.sizing.selection import select_sizes  # noqa: E402
 
 OPTIONS = Options(sizes=1, seed=1)
 QUIET = {"object_store_memory": 100 * 2**20, "include_dashboard": False}
@@ -58,7 +58,7 @@ def tasks():
 
 
 def asked_of_a_task(problem, source):
-    selection = select(problem, source, "cpu", 1, 1)
+    selection = select_sizes(problem, source, "cpu", 1, 1)
     ask = FrontRequest(
         problem=problem, source=source, selection=selection, options=OPTIONS, seed=1, device="cpu", target="sm_90"
     )
@@ -135,7 +135,7 @@ def test_a_verdict_that_nobody_wants_ends_while_its_task_is_at_work(pool, right)
 
 def test_a_task_without_a_gpu_makes_the_binaries_that_a_gpu_s_judge_replays(right):
     problem = find_by_name("fused_silu")
-    selection = select(problem, right, "cuda:0", 1, 2)
+    selection = select_sizes(problem, right, "cuda:0", 1, 2)
     ask = FrontRequest(
         problem=problem, source=right, selection=selection, options=OPTIONS, seed=1, device="cuda:0", target="sm_90"
     )

@@ -64,7 +64,7 @@ def test_a_configuration_that_cannot_be_read_is_left_alone(tmp_path, client, nam
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
-    with pytest.raises(InputError, match="mend it"):
+    with pytest.raises(InputError, match="correct the file"):
         install(client, tmp_path, user=False)
     assert file.read_text() == text
     assert not (tmp_path / ".agents").exists()

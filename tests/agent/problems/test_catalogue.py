@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from kernelwright.agent.problems.finding import catalogue, find_by_name
-from kernelwright.tools.manifests.manifest import load
+from kernelwright.tools.manifests.manifest import load_manifest
 from kernelwright.tools.problem import Problem, check_form, module_integers
-from kernelwright.tools.references.dry_run import run_once, weigh
+from kernelwright.tools.references.dry_run import measure_cost, run_once
 
 FAMILIES = {
     "elementwise",
@@ -68,13 +68,13 @@ def test_a_reference_runs_at_its_cpu_sizes_and_is_finite(problem: Problem):
 
 
 def test_a_reference_is_small_at_its_cpu_sizes(problem: Problem):
-    weight = weigh(problem.with_sizes(problem.cpu_sizes))
+    weight = measure_cost(problem.with_sizes(problem.cpu_sizes))
     assert weight.elements < 30_000
     assert weight.operations < 2_000_000
 
 
 def test_full_sizes_take_a_kernel_between_20_microseconds_and_2_milliseconds_on_an_h200(problem: Problem):
-    weight = weigh(problem)
+    weight = measure_cost(problem)
     width = {"fp16": 2}.get(next((t for t in problem.tags if t == "fp16"), ""), 4)
     rate = FP16_A_SECOND if width == 2 else FP32_A_SECOND
     milliseconds = 1000 * max(weight.elements * width / BYTES_A_SECOND, _products(problem, weight.operations) / rate)
@@ -158,5 +158,5 @@ def test_rope_and_conv2d_are_found_under_the_names_that_people_use(said: str, na
 
 
 def test_the_manifests_of_the_catalogue_are_shipped():
-    missing = [p.name for p in PROBLEMS if (kept := load(p)) is None or kept.failure]
+    missing = [p.name for p in PROBLEMS if (kept := load_manifest(p)) is None or kept.failure]
     assert not missing, "python -m kernelwright.tools.manifests.manifest --suite catalogue computes them"

@@ -18,7 +18,7 @@ from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.timing.measurement import summarise_samples
 from kernelwright.tools.tuning.compile_scores import CompileScore
-from kernelwright.tools.tuning.kernel_text.parameters import Role
+from kernelwright.tools.tuning.kernel_text.parameters import ParameterRole
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 
 GOOD = Path(__file__).parents[2] / "kernels" / "good"
@@ -138,7 +138,7 @@ def test_the_best_of_each_class_of_precision_is_told_and_narrower_classes_count_
     times = [best[kind].timing.median for kind in PrecisionClass]
     assert times == sorted(times, reverse=True)
     assert best["ieee"].precision is PrecisionClass.IEEE
-    [name] = [p.name for p in file.space.parameters if p.role is Role.PRECISION]
+    [name] = [p.name for p in file.space.parameters if p.role is ParameterRole.PRECISION]
     assert best["ieee"].configuration[name] == "ieee"
     assert best["split"].correct is None
 
@@ -146,7 +146,7 @@ def test_the_best_of_each_class_of_precision_is_told_and_narrower_classes_count_
 # ------------------------------------------------------------------ where it began
 def test_what_the_store_has_learnt_since_changes_nothing_of_a_tuning_that_goes_on(tmp_path):
     space = read_file((GOOD / "matmul.py").read_text(encoding="utf-8")).space
-    [warps] = [p.name for p in space.parameters if p.role is Role.WARPS]
+    [warps] = [p.name for p in space.parameters if p.role is ParameterRole.WARPS]
     with Journal(tmp_path / "j", "one") as journal:
         assert priors_of_journal(journal, list) == []
     with Journal(tmp_path / "j", "one") as journal:

@@ -5,7 +5,7 @@ from pathlib import Path
 from kernelwright.agent.tuning.priors import priors_from
 from kernelwright.agent.tuning.proposals import Proposals, groups_of
 from kernelwright.agent.tuning.settings import PrecisionClass
-from kernelwright.tools.tuning.kernel_text.parameters import Role
+from kernelwright.tools.tuning.kernel_text.parameters import ParameterRole
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
@@ -37,7 +37,7 @@ def test_priors_are_proposed_before_any_draw_and_within_the_precision():
     proposals = Proposals(space, groups_of(space)[0], start, PrecisionClass.IEEE, [prior])
     first = proposals.next({}, 8)
     assert first[:2] == [start, prior]
-    [precision] = [p.name for p in space.parameters if p.role is Role.PRECISION]
+    [precision] = [p.name for p in space.parameters if p.role is ParameterRole.PRECISION]
     assert {one[precision] for one in first} == {"ieee"}
 
 

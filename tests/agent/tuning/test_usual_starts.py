@@ -9,7 +9,7 @@ from kernelwright.agent.tuning.settings import PrecisionClass
 from kernelwright.agent.tuning.turn import precision_for
 from kernelwright.agent.tuning.usual_tilings import PRODUCT_TILINGS, usual_configurations
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.tuning.kernel_text.parameters import Role, key_of
+from kernelwright.tools.tuning.kernel_text.parameters import ParameterRole, key_of
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 
 MATMUL = (Path(__file__).parents[2] / "kernels" / "good" / "matmul.py").read_text(encoding="utf-8")
@@ -43,6 +43,6 @@ def test_every_usual_tiling_is_proposed_although_they_are_more_than_a_batch():
 
 def test_the_class_of_any_precision_begins_with_both_kinds():
     space = read_file(MATMUL).space
-    precision = next(p.name for p in space.parameters if p.role is Role.PRECISION)
-    starts = usual_configurations([p for p in space.parameters if p.role is not Role.CTAS], PrecisionClass.ANY)
+    precision = next(p.name for p in space.parameters if p.role is ParameterRole.PRECISION)
+    starts = usual_configurations([p for p in space.parameters if p.role is not ParameterRole.CTAS], PrecisionClass.ANY)
     assert {one[precision] for one in starts} == {"tf32", "bf16x3"}

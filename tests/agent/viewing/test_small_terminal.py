@@ -8,6 +8,7 @@ from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.viewing.viewer.app import Viewer
 from kernelwright.agent.viewing.viewer.assembling import AssemblyProgress
 from kernelwright.agent.viewing.viewer.dialogs import ChoiceDialog, HelpDialog, LineDialog
+from kernelwright.agent.viewing.viewer.layout import HINTS
 from kernelwright.agent.viewing.viewer.views import View
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.store.database import Store
@@ -156,5 +157,63 @@ def test_the_last_line_says_how_far_the_compiler_is(written):
         viewer.post_message(AssemblyProgress(viewer.position.entry.candidate.id, "compiling the second kernel"))
         await pilot.pause()
         assert "compiling the second kernel" in str(viewer.query_one("#status").render())
+
+    drive(written, test)
+
+
+def status_line(viewer) -> str:
+    return str(viewer.screen_stack[0].query_one("#status").render())
+
+
+def bottom_row(viewer) -> str:
+    return "".join(part.text for part in viewer.screen._compositor.render_strips()[LINES - 1]).rstrip()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_line_of_hints_ends_with_a_whole_hint(written, columns):
+    async def test(viewer, pilot):
+        shown = bottom_row(viewer).strip()
+        assert shown == status_line(viewer)
+        assert shown.startswith("? help  q quit")
+        assert shown.split("  ")[-1] in HINTS
+        assert ("x export" in shown) == (columns == 200)
+
+    drive(written, test, size=(columns, LINES))
+
+
+def test_a_heading_that_is_too_long_says_so(written):
+    async def test(viewer, pilot):
+        await pilot.press("f", *"incorrect", "enter", "p")
+        await pilot.pause()
+        first = "".join(part.text for part in viewer.screen._compositor.render_strips()[0]).rstrip()
+        assert len(first) < COLUMNS
+        assert first.endswith("…")
+
+    drive(written, test)
+
+
+def test_the_keys_that_scroll_a_text_scroll_the_help(written):
+    async def test(viewer, pilot):
+        await pilot.press("question_mark")
+        await pilot.pause()
+        keys = viewer.screen.query_one("#keys")
+        places = []
+        for key in ("space", "b", "G", "g"):
+            await pilot.press(key)
+            await pilot.pause()
+            places.append(keys.scroll_offset.y)
+        assert places[0] > 0
+        assert places[2] == keys.max_scroll_y > 0
+        assert places[1] == places[3] == 0
+
+    drive(written, test)
+
+
+def test_slashes_before_a_search_of_the_database_are_no_part_of_it(written):
+    async def test(viewer, pilot):
+        await pilot.press("slash", "slash", "slash", *"NUMBER", "enter")
+        await pilot.pause()
+        assert isinstance(viewer.screen, ChoiceDialog)
+        assert "2 turns with 'NUMBER'" in str(viewer.screen.query_one("Static").render())
 
     drive(written, test)

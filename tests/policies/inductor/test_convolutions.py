@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role
-from kernelwright.policies.inductor.draft import SPLIT_MARK, Draft, draft, in_fp32
+from kernelwright.policies.inductor.draft import SPLIT_MARK, Draft, draft, with_fp32_products
 from kernelwright.policies.inductor.policy import CompilerPolicy, DraftedTurn
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
@@ -91,7 +91,7 @@ def test_a_convolution_loads_whole_vectors_multiplies_by_tf32_and_is_right_in_fp
     assert product.mma_types == ("tf32",)
     assert product.vector_bits == 128
     assert product.spills == 0
-    report = evaluator.evaluate(Problem(name="p", source=source), in_fp32(made), Options(seed=3))
+    report = evaluator.evaluate(Problem(name="p", source=source), with_fp32_products(made), Options(seed=3))
     assert report.correct, report.explanation
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 import triton.language as tl
 
-from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE, by_index_type
+from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE, use_index_type
 
 KERNEL = """
 def kernel(x_pointer, rows, ROW_BLOCK: tl.constexpr):
@@ -23,7 +23,7 @@ def kernel(x_pointer, rows, ROW_BLOCK: tl.constexpr):
 
 def test_every_cast_of_an_index_becomes_one_to_the_given_type():
     function = ast.parse(KERNEL).body[0]
-    assert by_index_type(function)
+    assert use_index_type(function)
     text = ast.unparse(function)
     assert "first_row = row_tile.to(INDEX) * ROW_BLOCK" in text
     assert "tl.arange(0, ROW_BLOCK)[:, None].to(INDEX)" in text
@@ -35,7 +35,7 @@ def test_every_cast_of_an_index_becomes_one_to_the_given_type():
 def test_a_kernel_of_32_bits_stays_as_it_is():
     function = ast.parse(KERNEL.replace(".to(tl.int64)", "")).body[0]
     before = ast.unparse(function)
-    assert not by_index_type(function)
+    assert not use_index_type(function)
     assert ast.unparse(function) == before
 
 

@@ -112,8 +112,8 @@ def test_bags_of_embeddings_are_reduced_as_torch_reduces_them(mode: str):
 
 
 def test_whole_numbers_and_real_ones_are_python_s_where_no_size_is_a_symbol():
-    assert numbers.whole("7") == 7
-    assert numbers.whole(2.9) == 2
+    assert numbers.symbolic_int("7") == 7
+    assert numbers.symbolic_int(2.9) == 2
     assert numbers.Real("2.5") == 2.5
     assert isinstance(0.5, numbers.Real)
     assert not isinstance(1, numbers.Real)
@@ -135,11 +135,11 @@ def test_a_name_that_the_module_gives_another_meaning_keeps_it():
 
 
 def test_functions_of_python_are_python_s_own_on_numbers():
-    assert numbers.least(3, 2.5, 4) == 2.5
-    assert numbers.most([3, 7], key=lambda n: -n) == 3
-    assert numbers.most("ab", "c") == "c"
-    assert numbers.length([1, 2]) == 2
-    assert numbers.length(torch.zeros(5, 2)) == 5
+    assert numbers.symbolic_min(3, 2.5, 4) == 2.5
+    assert numbers.symbolic_max([3, 7], key=lambda n: -n) == 3
+    assert numbers.symbolic_max("ab", "c") == "c"
+    assert numbers.symbolic_len([1, 2]) == 2
+    assert numbers.symbolic_len(torch.zeros(5, 2)) == 5
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kernelwright.policies.inductor.draft import Mode, draft, is_split
+from kernelwright.policies.inductor.draft import Mode, draft, has_split_products
 from kernelwright.policies.inductor.writing.divisors import divisors_as_constants
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
@@ -99,7 +99,7 @@ def test_products_of_fp32_are_made_in_fp32(drafter, batch, features, hidden):
 def test_large_products_of_fp32_are_three_of_float16_parts_and_small_ones_are_not(drafter):
     large, small = (LINEAR.format(batch=b, features=f, hidden=h) for b, f, h in ((1024, 2048, 4096), (64, 256, 512)))
     made = drafted(drafter, large, split=True)
-    assert is_split(made.source)
+    assert has_split_products(made.source)
     product = made.source.split("def matmul")[1].split("def ")[0]
     assert re.findall(r"small_sum = tl.dot\((\w+), (\w+), small_sum\)", product) == [
         ("x_low", "linear_weight_high"), ("x_high", "linear_weight_low"),
@@ -110,9 +110,9 @@ def test_large_products_of_fp32_are_three_of_float16_parts_and_small_ones_are_no
         "the high part is the rounded one"
     )
     judged(large, made.source)
-    assert not is_split(drafted(drafter, small, split=True).source)
+    assert not has_split_products(drafted(drafter, small, split=True).source)
     uneven = LINEAR.format(batch=1024, features=2049, hidden=4096)
-    assert not is_split(drafted(drafter, uneven, split=True).source), "rows that begin between vectors"
+    assert not has_split_products(drafted(drafter, uneven, split=True).source), "rows that begin between vectors"
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_large_products_of_fp32_are_three_of_float16_parts_and_small_ones_are_no
 def test_parts_of_transposed_batched_and_computed_operands_are_right(drafter, product):
     source = BATCHED.format(product=product)
     made = drafted(drafter, source, split=True)
-    assert is_split(made.source)
+    assert has_split_products(made.source)
     judged(source, made.source)
 
 
@@ -149,7 +149,7 @@ def get_init_inputs():
 @pytest.mark.timeout(300)
 def test_parts_of_heads_whose_width_is_a_quotient_of_sizes_fix_no_size(drafter):
     made = drafted(drafter, ATTENTION, split=True)
-    assert is_split(made.source)
+    assert has_split_products(made.source)
     assert made.fixed_sizes == ()
 
 

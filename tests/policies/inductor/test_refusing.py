@@ -8,7 +8,7 @@ import torch
 
 from kernelwright.policies.inductor import inductor_patches
 from kernelwright.policies.inductor.process import _describe_failure
-from kernelwright.policies.inductor.refusing import Refused, operator_of, reason_of
+from kernelwright.policies.inductor.refusing import DraftRefused, operator_of, reason_of
 from kernelwright.tools.problem import Problem
 
 PROBLEM = """
@@ -67,7 +67,7 @@ def test_no_reason_is_the_bare_name_of_an_exception(error):
 
 
 def test_what_is_refused_by_name_stays_as_it_is():
-    assert _describe_failure(Refused("cummax has no kernel"), PROBLEM) == "cummax has no kernel"
+    assert _describe_failure(DraftRefused("cummax has no kernel"), PROBLEM) == "cummax has no kernel"
 
 
 def test_sizes_that_are_equal_but_not_written_alike_split_a_node(monkeypatch):

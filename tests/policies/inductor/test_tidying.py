@@ -89,7 +89,7 @@ def kernel(in_ptr0, out_ptr0, out_ptr1, out_ptr2, out_ptr3):
 
 def test_a_long_load_that_is_converted_is_broken_inside_of_its_brackets():
     address = " + ".join(f"{name}_index * {name}_stride" for name in ("batch", "channel", "row", "column"))
-    (first, *_, last) = lines.broken(f"    mask = tl.load(mask_pointer + ({address}), row_exists).to(tl.int1)")
+    (first, *_, last) = lines.break_line(f"    mask = tl.load(mask_pointer + ({address}), row_exists).to(tl.int1)")
     assert (first, last) == ("    mask = tl.load(", "    ).to(tl.int1)")
 
 
@@ -106,7 +106,7 @@ def test_a_size_is_converted_by_a_function(before: str, after: str):
     """Triton makes a constant of an argument that is 1, and that has no method `to`."""
     function = ast.parse(f"def kernel(p, ks0, x):\n    {before}\n    tl.store(p, a)\n").body[0]
     assert isinstance(function, ast.FunctionDef)
-    assert ast.unparse(plain.plain_function(function).body[0]) == after
+    assert ast.unparse(plain.simplify_kernel(function).body[0]) == after
 
 
 def test_a_condition_on_constants_goes_where_it_always_holds():
@@ -153,7 +153,7 @@ def test_a_size_that_is_divided_in_several_places_is_divided_once():
     ],
 )  # fmt: skip
 def test_a_long_line_is_broken_into_short_ones_that_say_the_same(statement: str):
-    broken = lines.broken("    " + statement)
+    broken = lines.break_line("    " + statement)
     assert len(broken) > 1
     assert max(map(len, broken)) <= lines.WIDTH
     again = ast.parse("def f():\n" + "\n".join(broken)).body[0]
@@ -162,7 +162,7 @@ def test_a_long_line_is_broken_into_short_ones_that_say_the_same(statement: str)
 
 def test_a_method_of_a_long_call_stays_its_method():
     line = f"        self.model = nn.Sequential({', '.join(f'nn.Linear({i}00, {i}00)' for i in range(1, 9))}).eval()"
-    parts = lines.broken(line)
+    parts = lines.break_line(line)
     assert len(parts) > 1
     assert ast.dump(ast.parse("class A:\n    def f():\n" + "\n".join(parts))) == ast.dump(
         ast.parse("class A:\n    def f():\n" + line)
@@ -172,7 +172,7 @@ def test_a_method_of_a_long_call_stays_its_method():
 def test_a_long_argument_of_a_call_is_broken_and_stays_an_argument():
     extent = " + ".join(f"some_long_name_{i} * another_{i}" for i in range(5))
     line = f"            ELEMENT_BLOCK=block_for({extent}, 1024),"
-    parts = lines.broken(line, 8)
+    parts = lines.break_line(line, 8)
     assert len(parts) > 1
     whole = ast.parse("f(\n" + "\n".join(parts) + "\n)", mode="eval").body
     assert ast.dump(whole) == ast.dump(ast.parse(f"f({line.strip()})", mode="eval").body)

@@ -49,15 +49,15 @@ SMALL = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
 RING = """
 import json, sys, torch
 from kernelwright.policies.base import Sampling
-from kernelwright.policies.local.decoding import Row
+from kernelwright.policies.local.decoding import SequenceInDecoding
 from kernelwright.policies.local.continuous_batch import ContinuousBatch
 from transformers import AutoModelForCausalLM
 
 def answers(model, windows):
     dice = torch.Generator().manual_seed(1)
     rows = [
-        Row(prompt=torch.randint(5, 200, (1 + 2 * (n % 3),), generator=dice).tolist(), seed=n, limit=4 + n % 4,
-            sampling=Sampling(max_tokens=64, temperature=(1.0, 0.0)[n % 2]))
+        SequenceInDecoding(prompt=torch.randint(5, 200, (1 + 2 * (n % 3),), generator=dice).tolist(), seed=n,
+            limit=4 + n % 4, sampling=Sampling(max_tokens=64, temperature=(1.0, 0.0)[n % 2]))
         for n in range(6)
     ]
     ring, waiting = ContinuousBatch(model, 2, 12, 8, frozenset({2}), windows=windows), list(rows)

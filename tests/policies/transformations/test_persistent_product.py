@@ -66,7 +66,7 @@ def test_a_large_product_of_half_precision_is_made_by_persistent_programs(evalua
 
 
 def test_a_large_gpu_has_one_program_for_each_multiprocessor_at_the_problems_own_size(evaluator):
-    from kernelwright.tools.tuning.launched import launches_at
+    from kernelwright.tools.tuning.launch_facts import launches_at
 
     source = PROBLEMS["descriptors"]
     problem, made = Problem(name="product", source=source), answer(source)["source"]

@@ -51,7 +51,7 @@ def test_a_small_product_over_a_long_axis_is_made_in_two_launches(evaluator, nam
 
 def test_a_launch_has_programs_enough_for_a_large_gpu_at_the_problems_own_size(evaluator):
     """Sixteen tiles of 64 by 64 would leave most of 132 multiprocessors idle."""
-    from kernelwright.tools.tuning.launched import launches_at
+    from kernelwright.tools.tuning.launch_facts import launches_at
 
     source = PROBLEMS["square"]
     front = evaluator.front()

@@ -42,9 +42,9 @@ def test_a_corpus_goes_from_jsonl_to_a_report(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("import", "xml", "here", "--out", "there"), "there is no form xml"),
+        (("import", "xml", "here", "--out", "there"), "unknown format xml"),
         (("import", "csv", "/nowhere", "--out", "there"), "nothing at /nowhere"),
-        (("synth", "--n", "1", "--out", "there", "--split", "best"), "no split best"),
+        (("synth", "--n", "1", "--out", "there", "--split", "best"), "unknown split best"),
         (("synth", "--n", "1", "--out", "there", "--target", "sm_1"), "sm_1"),
         (("clean", "/nowhere", "--out", "there"), "no corpus"),
         (("clean", "/nowhere", "--out", "there", "--against", "kernelbench"), "kernelbench:DIR"),
@@ -82,7 +82,7 @@ def test_generated_problems_become_files_that_the_agent_takes(tmp_path, capsys):
         (["--out", "taken"], "not empty: choose another --out"),
         (["--kind", "synth:nothing"], "choose synth, synth:train"),
         (["--kind", "nothing"], "choose synth, synth:train"),
-        (["--seed", str(HELD_OUT_SEED)], "are for measuring, choose a smaller one"),
+        (["--seed", str(HELD_OUT_SEED)], "are reserved for measuring: choose a smaller one"),
     ],
 )
 def test_problems_that_cannot_be_written_are_one_line(tmp_path, capsys, monkeypatch, changes, said):

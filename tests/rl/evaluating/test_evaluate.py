@@ -15,7 +15,7 @@ from kernelwright.rl.evaluating.measures import evaluate_rollouts
 from kernelwright.rl.evaluating.page import format_page
 from kernelwright.rl.evaluating.rollouts import Rollout, RolloutTurn
 from kernelwright.rl.evaluating.suites import open_suite
-from kernelwright.rl.evaluating.text_checks import TextChecked, has_patterns, light_figures, overlap, separation
+from kernelwright.rl.evaluating.text_checks import CheckedText, has_patterns, overlap, separation, text_check_figures
 from kernelwright.rl.training.sft.card import put_evaluation
 from kernelwright.tools.problem import ProblemError
 from tests.agent.problems.test_problems import OPERATOR, tritonbench_file
@@ -114,8 +114,8 @@ def test_separation_tells_whether_overlap_knows_right_from_wrong():
     assert separation([0.9, 0.8], [0.1]) == 1.0
     assert separation([0.5], [0.5]) == 0.5
     assert separation([], [0.5]) is None
-    wrong = TextChecked(patterns=True, overlap=0.9, compiled=True, correct=False)
-    assert light_figures([wrong, wrong]).passed_of_wrong == 1.0
+    wrong = CheckedText(patterns=True, overlap=0.9, compiled=True, correct=False)
+    assert text_check_figures([wrong, wrong]).passed_of_wrong == 1.0
     assert overlap("a b", "a b") == 1.0
     assert not has_patterns("import torch")
 

@@ -70,7 +70,7 @@ def test_what_cannot_be_averaged_is_refused(tmp_path, policies):
             average_policies(asked, tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
     average_policies(refusals["not trained from one policy"], tmp_path / "mean", force=True)
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         average_policies(policies, tmp_path / "mean")
 
 

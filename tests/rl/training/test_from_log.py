@@ -178,7 +178,7 @@ def test_lora_gives_an_adapter_that_the_agent_takes(log, tiny, tmp_path):
     [
         (["--filter", "problem=nothing"], "leaves none of the 96 turns"),
         (["--set", "learning_rat=1"], "near ones are learning_rate"),
-        (["--set", "max_steps=1"], "not to be set here"),
+        (["--set", "max_steps=1"], "cannot be given with --set"),
         (["--method", "ppo"], "choose grpo, rft, dpo, kto"),
         (["--reward", "kevin"], "judged on a CPU only"),
         (["--policy", "openai:gpt@http://h/v1"], "has no weights here"),
@@ -355,7 +355,7 @@ def test_a_training_whose_time_is_up_leaves_a_checkpoint_that_loads_and_goes_on(
         train(log, tiny, tmp_path / "out", max_steps=3, method=Method.GRPO, gamma=0.9)
     done, _ = train(log, tiny, tmp_path / "out", max_steps=3, method=Method.GRPO)
     assert (done.paused, done.resumed_at, done.steps) == (False, paused.steps, 3)
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         train(log, tiny, tmp_path / "out", max_steps=3, method=Method.GRPO)
 
 

@@ -67,12 +67,12 @@ def test_two_processes_give_the_weights_of_one(tmp_path, rows):
 
 ONE_SAYS_SO = """
 import torch.distributed as distributed
-from kernelwright.rl.training.processes import part, said_by_any
+from kernelwright.rl.training.processes import any_process_says, leave_process_group
 distributed.init_process_group("gloo")
 first = distributed.get_rank() == 0
-assert said_by_any(first, not first, False, True) == (True, True, False, True)
+assert any_process_says(first, not first, False, True) == (True, True, False, True)
 print("agreed", flush=True)
-part()
+leave_process_group()
 """
 
 

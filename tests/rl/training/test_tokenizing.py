@@ -81,7 +81,7 @@ def test_the_command_writes_a_folder_that_opens_and_refuses_one_that_is_there(co
     assert done.returncode == 0, done.stderr
     assert "round trip exact" in done.stdout
     assert (tmp_path / "t" / "chat_template.jinja").is_file()
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         make_tokenizer(corpus, tmp_path / "t", 600, 40)
 
 

@@ -13,7 +13,7 @@ from kernelwright.tools.comparing.by_draw import measure_by_draw
 from kernelwright.tools.comparing.comparison import ComparedOutput
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
-from kernelwright.tools.references.prepared_problem import Expected
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs
 
 AFTER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "nothing": lambda y: y,
@@ -43,7 +43,7 @@ class Convolution:
         self.x = torch.rand(2, inside, 24, 24)
         self.w = (torch.rand(outside, inside, window, window) * 2 - 1) / scale
         exact = self.after(F.conv2d(self.x.double(), self.w.double()))
-        self.expected = Expected([self.x], [self.run(self.x, self.w)], [exact], 1, None)
+        self.expected = ExpectedOutputs([self.x], [self.run(self.x, self.w)], [exact], 1, None)
 
     def run(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return self.after(F.conv2d(x, w))
@@ -76,7 +76,7 @@ def test_a_product_is_no_convolution():
     """torch multiplies matrices in fp32 unless it is told otherwise."""
     torch.manual_seed(3)
     x, w = torch.rand(64, 96), torch.rand(96, 80)
-    expected = Expected([x, w], [x @ w], [x.double() @ w.double()], 1, None)
+    expected = ExpectedOutputs([x, w], [x @ w], [x.double() @ w.double()], 1, None)
     found = measure_by_draw(
         rounded(x, 13) @ rounded(w, 13), expected, 0, "own",
         tf32_errors=lambda: errors_of_tf32_convolutions(lambda: [x @ w], expected.exact),
@@ -104,7 +104,7 @@ def test_two_layers_on_inputs_near_0_have_one_error_a_channel(after, bits):
         middle = F.conv2d(make(x.to(kind)), make(weights[0].to(kind)), bias.to(kind)).relu()
         return [AFTER[after](F.conv2d(make(middle), make(weights[1].to(kind))))]
 
-    expected = Expected([x], run(lambda t: t, torch.float32), run(lambda t: t, torch.float64), 1, None)
+    expected = ExpectedOutputs([x], run(lambda t: t, torch.float32), run(lambda t: t, torch.float64), 1, None)
     found = measure_by_draw(
         run(lambda t: rounded(t, bits), torch.float32)[0], expected, 0, "tiny",
         tf32_errors=lambda: errors_of_tf32_convolutions(lambda: run(lambda t: t, torch.float32), expected.exact),

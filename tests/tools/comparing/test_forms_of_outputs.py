@@ -9,7 +9,7 @@ import torch
 
 from kernelwright.tools.comparing.forms_of_outputs import describe_difference, flatten, overlaps, paths, shared_memory
 from kernelwright.tools.comparing.movement import only_moves
-from kernelwright.tools.references.prepared_problem import Expected
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs
 
 
 def drawn(reference, *shapes):
@@ -18,7 +18,7 @@ def drawn(reference, *shapes):
     for seed in (1, 2):
         generator = torch.Generator().manual_seed(seed)
         inputs = [torch.randn(shape, generator=generator) for shape in shapes]
-        found.append(Expected(inputs, flatten(reference(*inputs)), None, seed, None))
+        found.append(ExpectedOutputs(inputs, flatten(reference(*inputs)), None, seed, None))
     return found
 
 

@@ -16,8 +16,8 @@ from bench.tolerance import bf16, constant_rows, exp2_approx, fp16, headrooms, t
 from kernelwright.tools.comparing.comparison import measure
 from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.input_distributions import Draw, apply
-from kernelwright.tools.references.prepared_problem import expect, perturbed_model, set_up
+from kernelwright.tools.references.input_distributions import Draw, apply_draw
+from kernelwright.tools.references.prepared_problem import expected_outputs, perturbed_model, prepare_problem
 
 CATALOGUE = sorted((Path(__file__).parents[3] / "agent" / "problems" / "catalogue").glob("[!_]*.py"))
 
@@ -160,10 +160,10 @@ class _OtherWays(TorchFunctionMode):
 
 def _headrooms(problem, ways):
     """By draw: the worst output's error over what is allowed. And how many calls went another way."""
-    prepared, found, used = set_up(problem, "cpu", 1), {}, 0
+    prepared, found, used = prepare_problem(problem, "cpu", 1), {}, 0
     model = perturbed_model(prepared, 2)
     for seed, draw in enumerate(Draw):
-        expected = expect(prepared, draw, 10 + seed, model=model)
+        expected = expected_outputs(prepared, draw, 10 + seed, model=model)
         if not expected.finite():
             continue
         with _OtherWays(ways) as mode:
@@ -209,10 +209,10 @@ def _gelu_by_exp(x):
 def test_a_row_of_one_number_on_which_eager_is_right_by_luck_is_no_fault_and_no_pass_for_lower_precision():
     path = next(p for p in CATALOGUE if p.stem == "fused_gelu")
     problem = Problem(name=path.stem, source=path.read_text())
-    prepared = set_up(problem.with_sizes(problem.cpu_sizes), "cpu", 1)
+    prepared = prepare_problem(problem.with_sizes(problem.cpu_sizes), "cpu", 1)
     lucky = 0
     for seed in range(400):
-        expected = expect(prepared, Draw.CONSTANT_ROWS, seed)
+        expected = expected_outputs(prepared, Draw.CONSTANT_ROWS, seed)
         [x], [eager], [exact] = expected.inputs, expected.eager, expected.exact
         honest = _gelu_by_exp(x)
         if measure(honest, eager, exact).check.passed:
@@ -251,8 +251,8 @@ def get_init_inputs():
 
 
 def test_a_reference_that_refuses_inputs_nearby_is_moved_by_ulps_alone():
-    prepared = set_up(Problem(name="marks", source=MARKS), "cpu", 1)
-    expected = expect(prepared, Draw.CONSTANT_ROWS, 1)
+    prepared = prepare_problem(Problem(name="marks", source=MARKS), "cpu", 1)
+    expected = expected_outputs(prepared, Draw.CONSTANT_ROWS, 1)
     [moved] = outputs_of_perturbed_inputs(prepared, expected)
     assert 0 < (moved - expected.eager[0]).abs().max() < 1e-4
 
@@ -292,9 +292,9 @@ def _term_by_term(query, key):
 
 
 def test_scores_of_constant_rows_added_term_by_term_pass_and_in_lower_precision_they_do_not():
-    prepared = set_up(Problem(name="attention", source=ATTENTION), "cpu", 1)
+    prepared = prepare_problem(Problem(name="attention", source=ATTENTION), "cpu", 1)
     for seed in range(4):
-        expected = expect(prepared, Draw.CONSTANT_ROWS, seed)
+        expected = expected_outputs(prepared, Draw.CONSTANT_ROWS, seed)
         [query, key, value], [eager], [exact] = expected.inputs, expected.eager, expected.exact
         [perturbed] = outputs_of_perturbed_inputs(prepared, expected)
         honest = _causal(_term_by_term(query, key), value)
@@ -318,8 +318,8 @@ def get_init_inputs():
 
 
 def test_constant_rows_are_not_tiny_for_what_a_row_is_divided_by_its_own_size_shows_every_rounding():
-    prepared = set_up(Problem(name="normalised", source=NORMALISED), "cpu", 1)
-    expected = expect(prepared, Draw.CONSTANT_ROWS, 1)
+    prepared = prepare_problem(Problem(name="normalised", source=NORMALISED), "cpu", 1)
+    expected = expected_outputs(prepared, Draw.CONSTANT_ROWS, 1)
     [x], [eager], [exact] = expected.inputs, expected.eager, expected.exact
     assert x.abs().min() > 0.1
     assert (x < 0).any()
@@ -340,7 +340,7 @@ def test_constant_rows_are_not_tiny_for_what_a_row_is_divided_by_its_own_size_sh
 )
 def test_a_constant_row_is_the_first_of_its_numbers_that_is_no_small_one(row, filled_with):
     drawn = torch.tensor([row, row])
-    apply(Draw.CONSTANT_ROWS, [drawn])
+    apply_draw(Draw.CONSTANT_ROWS, [drawn])
     expected = row if filled_with is None else [filled_with] * 4
     assert torch.equal(drawn, torch.tensor([expected] * 2))
 
@@ -348,14 +348,14 @@ def test_a_constant_row_is_the_first_of_its_numbers_that_is_no_small_one(row, fi
 def test_constant_rows_are_the_same_in_pieces_and_in_other_layouts(monkeypatch):
     whole = torch.randn(3, 5, 11, 7)
     pieces, other = whole.clone(), whole.clone(memory_format=torch.channels_last)
-    apply(Draw.CONSTANT_ROWS, [whole])
+    apply_draw(Draw.CONSTANT_ROWS, [whole])
     monkeypatch.setattr("kernelwright.tools.references.input_distributions.CHUNK_ELEMENTS", 16)
-    apply(Draw.CONSTANT_ROWS, [pieces, other])
+    apply_draw(Draw.CONSTANT_ROWS, [pieces, other])
     assert torch.equal(pieces, whole)
     assert torch.equal(other, whole)
 
 
 def test_a_row_that_is_not_finite_is_filled_all_the_same():
     drawn = torch.full((2, 20), torch.nan)
-    apply(Draw.CONSTANT_ROWS, [drawn])
+    apply_draw(Draw.CONSTANT_ROWS, [drawn])
     assert drawn.isnan().all()

@@ -13,7 +13,7 @@ from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_
 from kernelwright.tools.comparing.special_values import measure_finite_part
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expect, set_up
+from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 
 EXPLOITS = Path(__file__).parents[2] / "exploits"
 
@@ -37,8 +37,8 @@ def test_an_infinity_that_became_a_number_is_wrong():
 @pytest.mark.parametrize(("draw", "seed"), [(Draw.INFINITE, 7638), (Draw.INFINITE, 7224), (Draw.NAN, 7102)])
 def test_what_is_left_of_a_sum_may_be_off_by_as_much_as_its_terms_lose_whatever_eager_lost_of_it(draw, seed):
     source = (EXPLOITS / "problems" / "row_sums.py").read_text()
-    prepared = set_up(Problem(name="row_sums", source=source).with_sizes({"rows": 5, "columns": 67}), "cpu", 3)
-    drawn = expect(prepared, draw, seed)
+    prepared = prepare_problem(Problem(name="row_sums", source=source).with_sizes({"rows": 5, "columns": 67}), "cpu", 3)
+    drawn = expected_outputs(prepared, draw, seed)
 
     def passes(made):
         moved = partial(outputs_of_perturbed_inputs, prepared, drawn)

@@ -15,7 +15,7 @@ from kernelwright.tools.comparing.pieces import pieces
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.arithmetic import _round_to_tf32_by_chance, errors_of_tf32_convolutions
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expect, set_up, tensors_of_run
+from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem, tensors_of_run
 from kernelwright.tools.report import Failed, Failure, Fault
 
 EXPANDING = """
@@ -50,8 +50,8 @@ def everything_is_large(monkeypatch):
 
 @pytest.fixture(scope="module")
 def expanding():
-    prepared = set_up(Problem(name="expanding", source=EXPANDING), "cpu", 1)
-    return prepared, expect(prepared, Draw.OWN, 7)
+    prepared = prepare_problem(Problem(name="expanding", source=EXPANDING), "cpu", 1)
+    return prepared, expected_outputs(prepared, Draw.OWN, 7)
 
 
 def most_bytes(compute) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.tools.references.prepared_problem import Expected
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,7 +38,7 @@ def test_one_pass_in_triton_finds_what_torch_finds_on_a_gpu():
 
 def test_an_expectation_is_finite_where_all_its_floating_elements_are():
     def finite(*outputs: object) -> bool:
-        return Expected([], list(outputs), None, 0, None).finite()
+        return ExpectedOutputs([], list(outputs), None, 0, None).finite()
 
     x = torch.randn(3, 4)
     assert finite()

@@ -12,7 +12,7 @@ import pytest
 from kernelwright.agent.problems.finding import CATALOGUE
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
-from kernelwright.tools.sandbox import Kind, Zygote
+from kernelwright.tools.sandbox import ProcessKind, Zygote
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate
 from kernelwright.tools.tracing.trace import Traced
 
@@ -21,7 +21,7 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[Zygote]:
-    with Zygote(Kind.COMPILE) as made:
+    with Zygote(ProcessKind.COMPILE) as made:
         yield made
 
 

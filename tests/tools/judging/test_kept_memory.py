@@ -18,7 +18,7 @@ from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.kept_problems import KeptProblems
 from kernelwright.tools.references.prepared_problem import DoesNotFit
 from kernelwright.tools.report import Failure, Fault
-from kernelwright.tools.sandbox import Kind, Zygote
+from kernelwright.tools.sandbox import ProcessKind, Zygote
 
 LAYER_BYTES = 4 * 512 * 512
 LARGE = """
@@ -50,7 +50,7 @@ def problem(number: int) -> Problem:
 
 @pytest.fixture(scope="module")
 def zygote():
-    with Zygote(Kind.INTERPRET) as found:
+    with Zygote(ProcessKind.INTERPRET) as found:
         yield found
 
 
@@ -114,14 +114,14 @@ def on_a_small_gpu(zygote, monkeypatch, layers: float) -> Judge:
     monkeypatch.setattr(kept_problems, "LARGE_DRAW_DIVISOR", 1)
     monkeypatch.setattr(room_on_gpu, "COPIES_OF_A_CALL", 1)
     monkeypatch.setattr(room_on_gpu, "LARGE_DRAW_DIVISOR", 100)
-    set_up = judging.set_up
+    prepare_problem = judging.prepare_problem
 
     def with_so_much(*args, **kwargs):
         if judge.memory.free() < LAYER_BYTES:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        return set_up(*args, **kwargs)
+        return prepare_problem(*args, **kwargs)
 
-    monkeypatch.setattr(judging, "set_up", with_so_much)
+    monkeypatch.setattr(judging, "prepare_problem", with_so_much)
     return judge
 
 

@@ -9,7 +9,7 @@ import torch
 from bench.judge_suites import problem_of
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.pipeline import Evaluator, Options
-from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges
+from kernelwright.tools.references.input_distributions import Draw, apply_draw, keep_edges
 from kernelwright.tools.references.shared_tensors import Buffers
 from kernelwright.tools.report import Environment, Failure, Fault, Report, Rung
 from kernelwright.tools.timing.measurement import is_settled, speedup_with_lower_bound, summarise_samples
@@ -106,7 +106,7 @@ def test_a_draw_keeps_zeros_and_symmetry(draw):
     generator = torch.Generator().manual_seed(1)
     square = torch.randn(9, 9, generator=generator)
     triangle, symmetric = torch.tril(square), square + square.T
-    apply(draw, [triangle, symmetric])
+    apply_draw(draw, [triangle, symmetric])
     assert not triangle.triu(1).any()
     if draw is not Draw.CONSTANT_ROWS:
         assert torch.equal(symmetric, symmetric.T)

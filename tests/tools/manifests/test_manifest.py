@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.manifests import manifest as module
-from kernelwright.tools.manifests.manifest import Manifest, Passing, load, read, save, write
+from kernelwright.tools.manifests.manifest import (
+    Manifest,
+    Passing,
+    load_manifest,
+    read_manifests,
+    save_manifest,
+    write_manifests,
+)
 from kernelwright.tools.manifests.measuring import measure_manifest
 from kernelwright.tools.manifests.sizes import fitting_sizes
 from kernelwright.tools.manifests.suite import compute_suite, manifest_suite, suite_problems, summary
@@ -115,20 +122,20 @@ def test_a_reference_of_integers_and_flags_is_measured():
 def test_a_manifest_is_kept_by_the_problems_hash(tmp_path):
     problem = _problem("return x * 3")
     m = measure_manifest(problem)
-    assert load(problem, tmp_path) is None
-    save(m, tmp_path)
-    assert load(problem, tmp_path) == m
-    assert load(_problem("return x * 4"), tmp_path) is None
+    assert load_manifest(problem, tmp_path) is None
+    save_manifest(m, tmp_path)
+    assert load_manifest(problem, tmp_path) == m
+    assert load_manifest(_problem("return x * 4"), tmp_path) is None
 
 
 def test_a_file_of_manifests_comes_back_whole_and_holds_no_source(tmp_path):
     m = measure_manifest(_problem("return torch.softmax(x, -1)", "torch.rand(4, 40000)"))
-    write([m, Manifest(problem="other", hash="0", failure="takes over 3 s")], tmp_path / "m.json")
-    assert read(tmp_path / "m.json")[0] == m
+    write_manifests([m, Manifest(problem="other", hash="0", failure="takes over 3 s")], tmp_path / "m.json")
+    assert read_manifests(tmp_path / "m.json")[0] == m
     assert "softmax(" not in (tmp_path / "m.json").read_text()
     (tmp_path / "old.json").write_text(json.dumps({"schema": 0, "problems": []}))
     with pytest.raises(ValueError, match="schema"):
-        read(tmp_path / "old.json")
+        read_manifests(tmp_path / "old.json")
 
 
 def test_a_broken_an_endless_and_a_dying_reference_stop_nothing(tmp_path):
@@ -148,7 +155,7 @@ def test_a_broken_an_endless_and_a_dying_reference_stop_nothing(tmp_path):
     assert "no_such_thing" in done[0].failure
     assert "died (3)" in done[1].failure
     assert seen[-1] == (3, 3, "good")
-    assert read(tmp_path / "m.json") == done
+    assert read_manifests(tmp_path / "m.json") == done
     assert "2 not measured" in summary(done)[0]
     (endless,) = compute_suite([_problem("while True: x = x + 1", name="endless")], seconds=2)
     assert "takes over 2 s" in endless.failure
@@ -158,7 +165,7 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path):
     problem = _problem("return x * 2")
     (kept,) = compute_suite([problem], out=tmp_path / "m.json")
     marked = kept.with_(seconds=12345.0)
-    write([marked], tmp_path / "m.json")
+    write_manifests([marked], tmp_path / "m.json")
     assert compute_suite([problem], out=tmp_path / "m.json") == [marked]
 
 
@@ -194,12 +201,12 @@ def test_a_large_batch_is_made_smaller_before_the_widths():
     fixed = _problem("return x * 2", "torch.rand(1 << 15, 1 << 13)")
     with pytest.raises(ProblemError, match="too large"):
         fitting_sizes(fixed)
-    assert fitting_sizes(fixed, patient=True) == {}
+    assert fitting_sizes(fixed, long_runs=True) == {}
 
 
 def test_the_shipped_manifest_knows_the_catalogue_and_finds_none_of_it_degenerate():
     for path in sorted(CATALOGUE.glob("[!_]*.py")):
-        known = load(Problem(name=path.stem, source=path.read_text()))
+        known = load_manifest(Problem(name=path.stem, source=path.read_text()))
         assert known is not None, (
             f"{path.stem} has changed: python -m kernelwright.tools.manifests.manifest --suite catalogue "
             "--path agent/problems/catalogue --out "

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernelwright.tools.compiling.text.named_numbers import named_numbers
-from kernelwright.tools.references.input_distributions import Draw, apply, pairs
+from kernelwright.tools.references.input_distributions import Draw, apply_draw, pairs_of_tensors
 from kernelwright.tools.references.operators import count_operations
 from kernelwright.tools.tracing.trace import Data, Function, Operator, Step, Trace, Traced
 
@@ -45,7 +45,7 @@ def test_tensors_of_one_number_name_it() -> None:
 
 def test_named_numbers_stand_among_the_inputs_with_either_sign_and_numbers_near_them() -> None:
     x = torch.randn(64, 64)
-    apply(Draw.NAMED, [x], (0.731,))
+    apply_draw(Draw.NAMED, [x], (0.731,))
     exactly = x.abs() == torch.tensor(0.731)
     near = ((x.abs() - 0.731).abs() < 1e-3) & ~exactly
     assert bool((exactly & (x > 0)).any())
@@ -55,13 +55,17 @@ def test_named_numbers_stand_among_the_inputs_with_either_sign_and_numbers_near_
 
 def test_two_inputs_of_one_shape_meet_and_so_do_a_matrix_and_a_row() -> None:
     x, y, row = torch.randn(64, 64), torch.randn(64, 64), torch.randn(64)
-    assert [(a is row, b is y) for a, b in pairs([x, y, row])] == [(False, True), (True, False), (True, True)]
-    apply(Draw.MEETING, [x, y])
+    assert [(a is row, b is y) for a, b in pairs_of_tensors([x, y, row])] == [
+        (False, True),
+        (True, False),
+        (True, True),
+    ]
+    apply_draw(Draw.MEETING, [x, y])
     near = ((x - y).abs() < 1e-3) & (x != y)
     assert int((x == y).sum()) > 50
     assert int((x == -y).sum()) > 100
     assert int(near.sum()) > 50
-    apply(Draw.MEETING, [row, x])
+    apply_draw(Draw.MEETING, [row, x])
     assert int((x == row).sum()) > 50
 
 

@@ -5,7 +5,7 @@ import torch
 
 from kernelwright.tools.comparing.comparison import measure
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.reference import Reference, double, doubled
+from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
 
 FORWARDS = {
     "dropout": ("self.drop = nn.Dropout(0.4)", "self.drop(x) + F.dropout(x, 0.2, training=True)"),
@@ -41,7 +41,10 @@ def get_init_inputs():
 """
     reference = Reference(Problem(name="made", source=source), "cpu")
     model, inputs = reference.model(1), reference.inputs(2)
-    (eager,), (exact,) = reference.run(model, inputs, 3), reference.run(double(model), doubled(inputs), 3)
+    (eager,), (exact,) = (
+        reference.run(model, inputs, 3),
+        reference.run(model_in_float64(model), inputs_in_float64(inputs), 3),
+    )
     measured = measure(eager, eager, exact)
     assert measured.tolerance.rms < 1e-6
     assert eager.dtype == torch.float32

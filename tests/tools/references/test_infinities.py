@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.input_distributions import Draw, apply
-from kernelwright.tools.references.prepared_problem import expect, set_up
+from kernelwright.tools.references.input_distributions import Draw, apply_draw
+from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 
 
 def test_small_tensors_hold_an_infinity_of_each_sign_at_every_seed():
     for seed in range(200):
         x = torch.randn(5, 67, generator=torch.Generator().manual_seed(seed))
-        apply(Draw.INFINITE, [x])
+        apply_draw(Draw.INFINITE, [x])
         assert (x == float("inf")).any(), seed
         assert (x == float("-inf")).any(), seed
         assert x.isfinite().float().mean() > 0.9
@@ -22,7 +22,7 @@ def test_small_tensors_hold_an_infinity_of_each_sign_at_every_seed():
 
 def test_a_mask_of_ones_does_not_become_infinite_as_a_whole():
     x = (torch.arange(400).reshape(20, 20) % 2).float()
-    apply(Draw.INFINITE, [x])
+    apply_draw(Draw.INFINITE, [x])
     ones_and_noughts = x[torch.arange(20) % 2 == 0]
     assert ones_and_noughts.isfinite().any()
 
@@ -30,7 +30,7 @@ def test_a_mask_of_ones_does_not_become_infinite_as_a_whole():
 def test_it_is_a_function_of_the_values_alone():
     x = torch.randn(8, 16, generator=torch.Generator().manual_seed(3))
     turned = x.t().contiguous()
-    apply(Draw.INFINITE, [x, turned])
+    apply_draw(Draw.INFINITE, [x, turned])
     assert torch.equal(x.t(), turned)
 
 
@@ -59,8 +59,8 @@ def get_init_inputs():
 )
 def test_scores_that_are_exponentiated_are_products_of_smaller_powers(answer, bounded):
     """A kernel that fuses a score's scaling with the subtraction of the largest one overflows above 2^31."""
-    prepared = set_up(Problem(name="scores", source=PROBLEM.replace("ANSWER", answer)), "cpu", 3)
-    x, y = expect(prepared, Draw.INFINITE, 1).inputs
+    prepared = prepare_problem(Problem(name="scores", source=PROBLEM.replace("ANSWER", answer)), "cpu", 3)
+    x, y = expected_outputs(prepared, Draw.INFINITE, 1).inputs
     largest = max(float(v[v.isfinite()].abs().max()) for v in (x, y))
     assert (largest <= 1 << 14) is bounded
     assert x.isinf().any()

@@ -5,7 +5,7 @@ import pytest
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.magnitudes import may_be_enlarged, runs_on_large_integers
-from kernelwright.tools.references.prepared_problem import expect, set_up
+from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 
 TEXT = """
 import torch
@@ -21,16 +21,16 @@ def get_init_inputs():
 
 @pytest.mark.parametrize(("answer", "sums"), [("x.sum(1) + index.sum()", True), ("x[index]", False)])
 def test_a_gpu_is_given_large_whole_numbers_only_where_none_is_an_index(answer, sums):
-    prepared = set_up(Problem(name="whole", source=TEXT.format(answer=answer)), "cpu", 3)
+    prepared = prepare_problem(Problem(name="whole", source=TEXT.format(answer=answer)), "cpu", 3)
     inputs = prepared.reference.inputs(1)
     assert runs_on_large_integers(prepared.reference, prepared.model, inputs) is sums
     assert int(inputs[0].max()) < 100
 
 
 def test_on_a_cpu_the_reference_says_itself_that_they_are_indices():
-    prepared = set_up(Problem(name="whole", source=TEXT.format(answer="x[index]")), "cpu", 3)
+    prepared = prepare_problem(Problem(name="whole", source=TEXT.format(answer="x[index]")), "cpu", 3)
     with pytest.raises(ProblemError, match="IndexError"):
-        expect(prepared, Draw.LARGE, 1)
+        expected_outputs(prepared, Draw.LARGE, 1)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,6 @@ def test_on_a_cpu_the_reference_says_itself_that_they_are_indices():
     [("torch.bincount(x.flatten())", False), ("x[:, : int(index[0])]", False), ("x.cumsum(1) + index.sum()", True)],
 )
 def test_whole_numbers_that_decide_a_size_stay_as_they_are(answer, free):
-    prepared = set_up(Problem(name="whole", source=TEXT.format(answer=answer)), "cpu", 3)
+    prepared = prepare_problem(Problem(name="whole", source=TEXT.format(answer=answer)), "cpu", 3)
     assert may_be_enlarged(prepared.reference, prepared.model, prepared.reference.inputs(1)) is free
-    assert (int(expect(prepared, Draw.LARGE, 1).inputs[0].max()) > 1 << 24) is free
+    assert (int(expected_outputs(prepared, Draw.LARGE, 1).inputs[0].max()) > 1 << 24) is free

@@ -123,7 +123,7 @@ def test_an_evaluator_allows_its_process_as_many_files_as_the_system_does():
         "import resource; hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]; "
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, "
         "hard))\n"
-        "from kernelwright.tools.hardware.open_files import allow_many; allow_many(); "
+        "from kernelwright.tools.hardware.open_files import raise_open_files_limit; raise_open_files_limit(); "
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=500)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dispatch import quick_answers, quick_mode
-from kernelwright.tools.references.dry_run import weigh, without_data
+from kernelwright.tools.references.dispatch import meta_results, meta_results_mode
+from kernelwright.tools.references.dry_run import measure_cost, without_data
 
 SHAPES = ((), (1,), (4,), (3, 4), (3, 1), (1, 4), (2, 3, 4), (2, 1, 4), (0, 4))
 NUMBERS = {
@@ -67,9 +67,9 @@ def of_torch(packet: torch._ops.OpOverloadPacket, arguments: tuple[object, ...])
         return None
 
 
-@pytest.mark.parametrize("packet", list(quick_answers()), ids=name_of)
+@pytest.mark.parametrize("packet", list(meta_results()), ids=name_of)
 def test_every_quick_answer_is_the_form_that_torch_gives(packet: torch._ops.OpOverloadPacket) -> None:
-    name, answer, given = name_of(packet), quick_answers()[packet], 0
+    name, answer, given = name_of(packet), meta_results()[packet], 0
     if name in ("rand", "randn"):
         asked = {"device": torch.device("meta"), "dtype": torch.float16}
         assert form(answer(((3, 4),), asked)) == form(packet((3, 4), **asked))
@@ -94,13 +94,13 @@ def test_a_model_has_outputs_of_the_same_form_with_and_without_quick_answers() -
     x = torch.empty(2, 3, 9, 9, device="meta")
     for image in (x, x.to(memory_format=torch.channels_last)):
         slow = model(image) * image.mean() + 1
-        with quick_mode()():
+        with meta_results_mode()():
             quick = model(image) * image.mean() + 1
         assert form(quick) == form(slow)
 
 
 def test_operands_that_do_not_fit_each_other_are_left_to_torch() -> None:
-    multiply = quick_answers()[torch.ops.aten.mul]
+    multiply = meta_results()[torch.ops.aten.mul]
     whole = torch.empty(3, 4, device="meta")
     for shape in ((4, 3), (3,), (2, 4), (5, 1, 3)):
         other = torch.empty(shape, device="meta")
@@ -119,7 +119,7 @@ def test_operands_that_do_not_fit_each_other_are_left_to_torch() -> None:
 )
 def test_numbers_that_torch_refuses_are_left_to_it(name: str, numbers: tuple[float, ...], dtype: torch.dtype) -> None:
     packet, tensor = getattr(torch.ops.aten, name), torch.empty(3, 4, dtype=dtype, device="meta")
-    assert quick_answers()[packet]((tensor, *numbers), {}) is None
+    assert meta_results()[packet]((tensor, *numbers), {}) is None
 
 
 IMPORTS = """
@@ -149,4 +149,4 @@ def test_normal_numbers_are_not_drawn_where_there_are_no_values():
 
 
 def test_distances_weigh_what_lies_between_their_operands():
-    assert weigh(Problem(name="distances", source=DISTANCES)).operations >= 2 * 40 * 50 * 300
+    assert measure_cost(Problem(name="distances", source=DISTANCES)).operations >= 2 * 40 * 50 * 300

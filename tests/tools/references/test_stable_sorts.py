@@ -5,7 +5,7 @@ import torch
 
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expect, set_up
+from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.references.seeds import stable_sorts
 
 TEXT = """
@@ -48,12 +48,12 @@ def test_other_elements_are_sorted_as_ever():
 
 
 def prepared(what):
-    return set_up(Problem(name="places", source=TEXT.replace("{what}", what)), "cpu", 0)
+    return prepare_problem(Problem(name="places", source=TEXT.replace("{what}", what)), "cpu", 0)
 
 
 @pytest.mark.parametrize("draw", [Draw.SIGNED, Draw.WIDE, Draw.NEGATIVE, Draw.SPECIAL, Draw.MEETING])
 def test_edges_that_are_searched_in_stay_sorted(draw):
-    x, edges = expect(prepared("torch.bucketize(x, edges)"), draw, 5).inputs
+    x, edges = expected_outputs(prepared("torch.bucketize(x, edges)"), draw, 5).inputs
     assert bool((edges[1:] >= edges[:-1]).all())
     assert not bool((x[1:] >= x[:-1]).all())
 
@@ -61,10 +61,10 @@ def test_edges_that_are_searched_in_stay_sorted(draw):
 def test_edges_are_sorted_at_another_size_too():
     base = prepared("torch.bucketize(x, edges)")
     small = Problem(name="places", source=TEXT.replace("{what}", "torch.bucketize(x, edges)").replace("300", "70"))
-    edges = expect(set_up(small, "cpu", 0, like=base), Draw.SIGNED, 5).inputs[1]
+    edges = expected_outputs(prepare_problem(small, "cpu", 0, like=base), Draw.SIGNED, 5).inputs[1]
     assert bool((edges[1:] >= edges[:-1]).all())
 
 
 def test_a_sorted_input_that_nothing_is_searched_in_is_drawn_as_ever():
-    edges = expect(prepared("x[:, None] * edges"), Draw.SIGNED, 5).inputs[1]
+    edges = expected_outputs(prepared("x[:, None] * edges"), Draw.SIGNED, 5).inputs[1]
     assert not bool((edges[1:] >= edges[:-1]).all())

@@ -11,9 +11,9 @@ import torch
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
-from kernelwright.tools.references.dry_run import weigh
+from kernelwright.tools.references.dry_run import measure_cost
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expect, run_on, set_up
+from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem, run_on
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.references.torch_settings import KeptSettings, _now
 from kernelwright.tools.timing.reference_clock import ReferenceClock
@@ -75,9 +75,9 @@ def problem(name: str, **lines: str) -> Problem:
 
 def go_through(one: Problem) -> None:
     """Everything that a verdict asks of a reference."""
-    weigh(one, 1000)
-    prepared = set_up(one, "cpu", 3)
-    expect(prepared, Draw.OWN, 5)
+    measure_cost(one, 1000)
+    prepared = prepare_problem(one, "cpu", 3)
+    expected_outputs(prepared, Draw.OWN, 5)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -105,11 +105,11 @@ def test_it_holds_for_every_later_call_of_the_same_reference(name):
 
 
 def test_a_default_type_of_float64_is_that_of_its_own_tensors_only():
-    wide = set_up(problem("wide", TOP="torch.set_default_dtype(torch.float64)"), "cpu", 3)
-    narrow = set_up(problem("narrow"), "cpu", 3)
-    assert expect(wide, Draw.OWN, 5).eager[0].dtype is torch.float64
-    assert expect(narrow, Draw.OWN, 5).eager[0].dtype is torch.float32
-    assert expect(wide, Draw.OWN, 6).inputs[0].dtype is torch.float64
+    wide = prepare_problem(problem("wide", TOP="torch.set_default_dtype(torch.float64)"), "cpu", 3)
+    narrow = prepare_problem(problem("narrow"), "cpu", 3)
+    assert expected_outputs(wide, Draw.OWN, 5).eager[0].dtype is torch.float64
+    assert expected_outputs(narrow, Draw.OWN, 5).eager[0].dtype is torch.float32
+    assert expected_outputs(wide, Draw.OWN, 6).inputs[0].dtype is torch.float64
 
 
 def test_a_default_device_is_that_of_its_own_tensors_only():
@@ -125,7 +125,9 @@ def test_a_default_device_is_that_of_its_own_tensors_only():
 def test_a_reference_that_fails_leaves_nothing_behind():
     before = _now()
     with pytest.raises(ProblemError):
-        set_up(problem("fails", TOP="torch.set_default_dtype(torch.float64)", FORWARD="raise ValueError(1)"), "cpu", 3)
+        prepare_problem(
+            problem("fails", TOP="torch.set_default_dtype(torch.float64)", FORWARD="raise ValueError(1)"), "cpu", 3
+        )
     assert _now() == before
 
 
@@ -164,7 +166,7 @@ def test_the_reference_is_timed_with_its_own_settings(monkeypatch):
 @pytest.mark.parametrize(("line", "excused"), [("", True), ("torch.backends.cudnn.allow_tf32 = False", False)])
 def test_a_reference_that_forbids_tf32_is_not_compared_by_its_error(line, excused):
     convolved = "return torch.nn.functional.conv1d(x[:, None], torch.ones(1, 1, 3) / 3)"
-    one = set_up(problem("convolves", TOP=line, FORWARD=convolved), "cpu", 3)
-    drawn = expect(one, Draw.OWN, 5)
+    one = prepare_problem(problem("convolves", TOP=line, FORWARD=convolved), "cpu", 3)
+    drawn = expected_outputs(one, Draw.OWN, 5)
     run = partial(run_on, one, drawn, drawn.weights, drawn.inputs)
     assert (errors_of_tf32_convolutions(run, drawn.exact) is not None) == excused

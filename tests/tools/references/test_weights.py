@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expect, set_up
+from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.references.weights import require_visible_weights
 from kernelwright.tools.report import Failed, Fault
 
@@ -40,8 +40,8 @@ NORM, DRAWN, SCALE = (
 
 def look_at(made: str, answer: str) -> None:
     problem = Problem(name="reference", source=REFERENCE.format(made=made, answer=answer))
-    prepared = set_up(problem, "cpu", 3)
-    require_visible_weights(prepared, expect(prepared, Draw.OWN, 5))
+    prepared = prepare_problem(problem, "cpu", 3)
+    require_visible_weights(prepared, expected_outputs(prepared, Draw.OWN, 5))
 
 
 def test_ones_and_zeros_that_a_norm_is_made_with_cannot_be_seen():

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from kernelwright.tools import wire
-from kernelwright.tools.references.shared_tensors import Buffers, Shared
+from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.replaying.replayer import Replayer, Reply
-from kernelwright.tools.sandbox import Kind, Zygote
+from kernelwright.tools.sandbox import ProcessKind, Zygote
 from kernelwright.tools.tracing.trace import Function, Kernel, Launch, Operator, Trace, Traced
 
 TL = {"tl": {"triton": "triton.language"}}
@@ -65,7 +65,7 @@ def write() -> Writer:
 
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[Zygote]:
-    with Zygote(Kind.INTERPRET, warm="kernelwright.tools.replaying.interpreter.process:warm") as made:
+    with Zygote(ProcessKind.INTERPRET, warm="kernelwright.tools.replaying.interpreter.process:warm") as made:
         yield made
 
 
@@ -74,18 +74,20 @@ class Bench:
 
     def __init__(self, zygote: Zygote) -> None:
         self.buffers, self.replayer = Buffers("cpu"), Replayer("cpu", zygote)
-        self.shared: list[Shared] = []
-        self.places: list[Shared] = []
+        self.shared: list[SharedTensor] = []
+        self.places: list[SharedTensor] = []
         self._tree: Any = None
 
-    def memory(self, tensors: Sequence[torch.Tensor]) -> list[Shared]:
+    def memory(self, tensors: Sequence[torch.Tensor]) -> list[SharedTensor]:
         placed = self.buffers.together(tensors)
         for shared, tensor in zip(placed, tensors, strict=True):
             shared.fill_margins(0xFF)
             shared.tensor.copy_(tensor)
         return placed
 
-    def open(self, traced: Traced, weights: dict[str, torch.Tensor] | None = None, **options: Any) -> dict[str, Shared]:
+    def open(
+        self, traced: Traced, weights: dict[str, torch.Tensor] | None = None, **options: Any
+    ) -> dict[str, SharedTensor]:
         placed = dict(zip(weights or {}, self.memory(list((weights or {}).values())), strict=True))
         self.replayer.open(traced, 0, placed, **{"seed": 0, "seconds": 60.0, **options})
         return placed

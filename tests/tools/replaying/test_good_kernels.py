@@ -17,7 +17,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.references.seeds import seeded
 from kernelwright.tools.references.weights import match_weights
-from kernelwright.tools.sandbox import Kind, Zygote
+from kernelwright.tools.sandbox import ProcessKind, Zygote
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate
 from kernelwright.tools.tracing.trace import Trace
 
@@ -26,7 +26,7 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
 @pytest.fixture(scope="module")
 def tracing() -> Iterator[Zygote]:
-    with Zygote(Kind.COMPILE, warm="kernelwright.tools.tracing.tracer:warm") as made:
+    with Zygote(ProcessKind.COMPILE, warm="kernelwright.tools.tracing.tracer:warm") as made:
         yield made
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kernelwright.tools.hardware import cuda_driver
-from kernelwright.tools.references.shared_tensors import Shared
+from kernelwright.tools.references.shared_tensors import SharedTensor
 from kernelwright.tools.replaying.mapped_memory import Mapped
 from kernelwright.tools.replaying.replayer import MAX_MAPPED_ALLOCATIONS, Replayer
 
@@ -98,9 +98,9 @@ def test_an_allocation_that_is_let_go_of_and_lent_again_is_mapped_once_and_stays
     assert list(driver.mapped.values()) == ["x"]
 
 
-def lent(name: str) -> Shared:
+def lent(name: str) -> SharedTensor:
     nothing = torch.empty(0)
-    return Shared(nothing, nothing, 0, spec(name))
+    return SharedTensor(nothing, nothing, 0, spec(name))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def lent(name: str) -> Shared:
 def test_what_the_clock_is_timed_on_stays_mapped_however_many_weights_a_model_has(driver, weights):
     replayer, mapped = Replayer("cuda:0", None), Mapped()  # type: ignore[arg-type]
 
-    def message(*shared: Shared) -> list[Any]:
+    def message(*shared: SharedTensor) -> list[Any]:
         blocks, forgotten, _ = replayer._lent(shared)
         mapped.forget(forgotten)
         mapped.receive(blocks, [])

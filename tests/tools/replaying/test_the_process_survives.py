@@ -14,7 +14,7 @@ import torch
 
 from kernelwright.tools.replaying.replayer import MAX_MAPPED_ALLOCATIONS, Replayer
 from kernelwright.tools.report import Cheat, Failed, Fault, InfrastructureError
-from kernelwright.tools.sandbox import Kind, Zygote
+from kernelwright.tools.sandbox import ProcessKind, Zygote
 from kernelwright.tools.tracing.trace import Trace
 
 NEGATE = """
@@ -176,7 +176,7 @@ def test_one_process_serves_many_candidates_and_keeps_no_more_memory_than_it_may
 def test_a_zygote_that_is_not_warmed_serves_as_well(write):
     from tests.tools.replaying.conftest import Bench
 
-    with Zygote(Kind.INTERPRET, spare=False) as cold:
+    with Zygote(ProcessKind.INTERPRET, spare=False) as cold:
         bench = Bench(cold)
         assert judged_as_if_nothing_had_happened(bench, write)
         bench.close()

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kernelwright.tools.sandbox import Kind, ProcessDied, Zygote
+from kernelwright.tools.sandbox import ProcessDied, ProcessKind, Zygote
 
 PROBE = "kernelwright.tools.sandbox.inside.probe:serve"
 
@@ -110,7 +110,7 @@ def test_what_is_handed_out_of_a_private_folder_is_the_beginning_of_a_regular_fi
     )
     named = ("words", "link", "pipe", "absent")
     with (
-        Zygote(Kind.INTERPRET, spare=False, private_scratch=True, handed_out=named) as zygote,
+        Zygote(ProcessKind.INTERPRET, spare=False, private_scratch=True, handed_out=named) as zygote,
         zygote.start(PROBE, {"code": code}) as process,
     ):
         with pytest.raises(ProcessDied, match="exit code 3"):

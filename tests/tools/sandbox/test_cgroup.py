@@ -91,7 +91,7 @@ def test_folders_of_a_dead_maker_are_swept_and_others_are_not(tmp_path):
 BOUNDED = """
 import os, sys, time
 from kernelwright.tools.sandbox.isolation import cgroup
-cgroup.enter(sys.argv[1:])
+cgroup.enter_groups(sys.argv[1:])
 made = []
 try:
     while len(made) < 50:

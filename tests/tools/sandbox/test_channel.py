@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from kernelwright.tools.sandbox.channel import BadMessage, Channel, ChannelClosed, ChannelTimeout, pair
+from kernelwright.tools.sandbox.channel import BadMessage, Channel, ChannelClosed, ChannelTimeout, channel_pair
 
 MALFORMED = {
     "a number of 5,000 digits": b'{"a": %s}' % (b"7" * 5000),
@@ -70,7 +70,7 @@ def test_what_is_malformed_is_a_bad_message_within_a_second(what):
     ],
 )
 def test_what_is_well_formed_arrives_as_it_was_sent(message):
-    ours, theirs = pair()
+    ours, theirs = channel_pair()
     other = Channel(theirs)
     ours.send(message)
     assert other.receive(time.monotonic() + 200) == message
@@ -88,7 +88,7 @@ def test_a_bound_on_the_length_is_the_listeners_choice():
 
 
 def test_a_message_of_four_gigabytes_is_refused_by_its_length_alone():
-    ours, theirs = pair()
+    ours, theirs = channel_pair()
     theirs.sendall(struct.pack("<I", 0xFFFFFFFF))
     with pytest.raises(BadMessage):
         ours.receive(time.monotonic() + 200)
@@ -97,7 +97,7 @@ def test_a_message_of_four_gigabytes_is_refused_by_its_length_alone():
 
 
 def test_a_message_that_trickles_meets_the_deadline():
-    ours, theirs = pair()
+    ours, theirs = channel_pair()
 
     def trickle():
         for byte in struct.pack("<I", 10_000) + b"{" * 9_000:
@@ -119,7 +119,7 @@ def test_a_message_that_trickles_meets_the_deadline():
 
 
 def test_whoever_does_not_read_holds_nobody_up():
-    ours, theirs = pair()
+    ours, theirs = channel_pair()
     begun = time.monotonic()
     with pytest.raises(ChannelTimeout):
         ours.send({"a": "x" * 4_000_000}, deadline=begun + 0.3)
@@ -130,7 +130,7 @@ def test_whoever_does_not_read_holds_nobody_up():
 
 
 def test_descriptors_that_a_candidate_sends_are_closed_unseen():
-    ours, theirs = pair()
+    ours, theirs = channel_pair()
     other = Channel(theirs)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.report import InfrastructureError
-from kernelwright.tools.sandbox import Kind, ProcessDied, Zygote, folders
+from kernelwright.tools.sandbox import ProcessDied, ProcessKind, Zygote, folders
 from kernelwright.tools.sandbox.process import MAX_OUTPUT_CHARACTERS
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +46,7 @@ def hooks(tmp_path, monkeypatch):
 
 
 def test_a_hook_runs_once_in_the_warm_process_before_anything_is_forked(hooks):
-    with Zygote(Kind.INTERPRET, warm=f"{hooks}:note") as zygote:
+    with Zygote(ProcessKind.INTERPRET, warm=f"{hooks}:note") as zygote:
         for _ in range(2):
             with zygote.start(PROBE, {"code": "import sys; result = 'hooks_of_a_test' in sys.modules"}) as process:
                 assert process.receive(200)["result"]
@@ -54,14 +54,14 @@ def test_a_hook_runs_once_in_the_warm_process_before_anything_is_forked(hooks):
 
 
 def test_a_hook_may_use_a_thread_that_ends(hooks):
-    with Zygote(Kind.INTERPRET, warm=f"{hooks}:ends_its_thread", spare=False) as zygote:
+    with Zygote(ProcessKind.INTERPRET, warm=f"{hooks}:ends_its_thread", spare=False) as zygote:
         zygote.wait_warm()
 
 
 @pytest.mark.parametrize("pid_namespace", [True, False])
 def test_a_thread_that_a_library_keeps_changes_nothing_for_candidates(hooks, pid_namespace):
     options = {"warm": f"{hooks}:keeps_a_thread_of_a_library", "spare": False, "private_scratch": True}
-    with Zygote(Kind.INTERPRET, pid_namespace=pid_namespace, **options) as zygote:
+    with Zygote(ProcessKind.INTERPRET, pid_namespace=pid_namespace, **options) as zygote:
         zygote.wait_warm()
         assert len(os.listdir(f"/proc/{zygote._process.pid}/task")) == 2
         for code, end in (("result = 1", None), ("import time; time.sleep(600)", None), ("import os; os.abort()", 6)):
@@ -81,14 +81,17 @@ def test_a_thread_that_a_library_keeps_changes_nothing_for_candidates(hooks, pid
 
 @pytest.mark.parametrize(("name", "words"), [("leaves_a_thread", "left-behind"), ("raises", "the hook's own words")])
 def test_a_hook_that_fails_is_said(hooks, name, words):
-    with Zygote(Kind.INTERPRET, warm=f"{hooks}:{name}") as zygote, pytest.raises(InfrastructureError, match=words):
+    with (
+        Zygote(ProcessKind.INTERPRET, warm=f"{hooks}:{name}") as zygote,
+        pytest.raises(InfrastructureError, match=words),
+    ):
         zygote.wait_warm()
 
 
 def test_a_killed_owner_leaves_no_process_and_no_folder(tmp_path):
     code = (
-        "import os, time\nfrom tools.sandbox import Kind, Zygote\n"
-        "zygote = Zygote(Kind.INTERPRET)\nprocess = zygote.process()\n"
+        "import os, time\nfrom kernelwright.tools.sandbox import ProcessKind, Zygote\n"
+        "zygote = Zygote(ProcessKind.INTERPRET)\nprocess = zygote.process()\n"
         "print(zygote._process.pid, flush=True)\ntime.sleep(600)"
     )
     surroundings = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -122,7 +125,7 @@ def test_a_folder_of_a_killed_owner_is_removed_by_the_next_and_that_of_a_living_
 def test_closing_ends_the_zygote_by_itself_and_all_candidates(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("kernelwright.tools.sandbox.zygote.CLOSE_SECONDS", 400.0)
-    with Zygote(Kind.INTERPRET) as zygote:
+    with Zygote(ProcessKind.INTERPRET) as zygote:
         process = zygote.start(PROBE, {"code": "import time; time.sleep(600)"})
     assert zygote._process.returncode == 0
     assert not any(tmp_path.iterdir())
@@ -182,7 +185,7 @@ def test_a_process_that_ends_at_once_takes_its_empty_folders_with_it_and_no_othe
 
 @pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0, 3.0])
 def test_a_zygote_whose_owner_goes_removes_its_folder_whatever_it_is_at(seconds):
-    zygote = Zygote(Kind.INTERPRET)
+    zygote = Zygote(ProcessKind.INTERPRET)
     time.sleep(seconds)
     zygote._channel.close()
     zygote._process.wait(500)

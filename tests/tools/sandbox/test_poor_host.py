@@ -17,7 +17,7 @@ from kernelwright.tools.sandbox.isolation.system_call_bindings import no_new_pri
 from kernelwright.tools.sandbox.isolation.seccomp_filter import refuse_system_calls
 no_new_privileges()
 refuse_system_calls(memory_files=True, sockets=True)
-from kernelwright.tools.sandbox import Kind, Limits, ProcessDied, Zygote
+from kernelwright.tools.sandbox import ProcessKind, Limits, ProcessDied, Zygote
 
 PROBE = "kernelwright.tools.sandbox.inside.probe:serve"
 AWAY = '''
@@ -45,7 +45,7 @@ def at(folder):
     return found
 
 said = {}
-with Zygote(Kind.INTERPRET, private_scratch=True, limits=Limits(disk=64 << 20)) as zygote:
+with Zygote(ProcessKind.INTERPRET, private_scratch=True, limits=Limits(disk=64 << 20)) as zygote:
     with zygote.start(PROBE, {"code": AWAY}) as process:
         said["answer"] = process.receive(30)
         said["missing"] = process.isolation.missing

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from kernelwright.tools.sandbox import Kind, ProcessTimedOut, Zygote
-from kernelwright.tools.sandbox.run_queue import TimeLeft
+from kernelwright.tools.sandbox import ProcessKind, ProcessTimedOut, Zygote
+from kernelwright.tools.sandbox.run_queue import RemainingSeconds
 
 PROBE = "kernelwright.tools.sandbox.inside.probe:serve"
 WORKS = "import time\nwhile time.process_time() - begun < {seconds}: pass\nresult = 1"
@@ -31,7 +31,7 @@ def on_one_processor() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def zygote():
     with on_one_processor():
-        warm = Zygote(Kind.INTERPRET)
+        warm = Zygote(ProcessKind.INTERPRET)
     with warm:
         yield warm
 
@@ -53,7 +53,7 @@ def busy_machine():
 def test_time_in_which_no_processor_was_there_does_not_count(zygote, busy_machine):
     with zygote.start(PROBE, {"code": "while True: pass"}) as process:
         process.wait_ready()
-        begun, allowed = time.monotonic(), TimeLeft(process, 10.0)
+        begun, allowed = time.monotonic(), RemainingSeconds(process, 10.0)
         with pytest.raises(ProcessTimedOut):
             allowed.receive(1.5)
         taken = time.monotonic() - begun
@@ -73,7 +73,7 @@ def test_an_answer_is_waited_for_longer_where_others_ran_meanwhile(zygote, busy_
 def test_who_only_sleeps_is_not_waited_for(zygote):
     with zygote.start(PROBE, {"code": "import time; time.sleep(60)"}) as process:
         process.wait_ready()
-        begun, allowed = time.monotonic(), TimeLeft(process, 0.5)
+        begun, allowed = time.monotonic(), RemainingSeconds(process, 0.5)
         with pytest.raises(ProcessTimedOut):
             allowed.receive()
         assert time.monotonic() - begun < 2.5

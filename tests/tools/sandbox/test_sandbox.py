@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.pipeline import Evaluator
-from kernelwright.tools.sandbox import Kind, ProcessDied, ProcessTimedOut, Zygote, available
+from kernelwright.tools.sandbox import ProcessDied, ProcessKind, ProcessTimedOut, Zygote, available
 from kernelwright.tools.sandbox.channel import Channel, ChannelClosed
 from kernelwright.tools.sandbox.zygote import visible
 
@@ -24,7 +24,7 @@ PROBE = "kernelwright.tools.sandbox.inside.probe:serve"
 
 @pytest.fixture(scope="module")
 def zygote():
-    with Zygote(Kind.INTERPRET) as warm:
+    with Zygote(ProcessKind.INTERPRET) as warm:
         yield warm
 
 
@@ -193,8 +193,9 @@ def test_a_fork_bomb_ends_with_its_candidate(zygote):
 def test_what_else_this_user_runs_counts_only_where_nothing_else_bounds_a_candidate(ceiling):
     """RLIMIT_NPROC counts all threads of a user, so those that a neighbour starts later could end a candidate."""
     code = (
-        "import resource as r; from kernelwright.tools.sandbox.isolation.layers import Kind, Limits, set_limits\n"
-        f"before = r.getrlimit(r.RLIMIT_NPROC); set_limits(Kind.INTERPRET, Limits(), ceiling={ceiling})\n"
+        "import resource as r\n"
+        "from kernelwright.tools.sandbox.isolation.layers import Limits, ProcessKind, set_limits\n"
+        f"before = r.getrlimit(r.RLIMIT_NPROC); set_limits(ProcessKind.INTERPRET, Limits(), ceiling={ceiling})\n"
         "print(before == r.getrlimit(r.RLIMIT_NPROC), r.getrlimit(r.RLIMIT_AS)[0] > 0)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
@@ -257,7 +258,7 @@ def test_a_message_that_was_read_is_sent_though_the_reader_is_gone():
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
 def test_a_zygote_whose_owner_goes_while_it_imports_dies_at_once(seconds):
     """A killed owner, or Ctrl-C in the middle of its start: nobody waits for torch."""
-    zygote = Zygote(Kind.INTERPRET)
+    zygote = Zygote(ProcessKind.INTERPRET)
     time.sleep(seconds)
     zygote._channel.close()
     ended = zygote._process.wait(500)
@@ -269,14 +270,14 @@ def test_a_start_that_is_interrupted_leaves_no_folder(tmp_path, monkeypatch, own
     begun = Zygote._begun
 
     def interrupted(zygote, channel):
-        if zygote.kind is Kind.INTERPRET:
+        if zygote.kind is ProcessKind.INTERPRET:
             raise KeyboardInterrupt
         return begun(zygote, channel)
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(Zygote, "_begun", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Zygote(Kind.INTERPRET)
+        Zygote(ProcessKind.INTERPRET)
     with pytest.raises(KeyboardInterrupt):  # the first zygote is there, the second is not
         Evaluator()
     assert not list(tmp_path.iterdir())
@@ -310,7 +311,7 @@ def test_an_end_that_is_interrupted_leaves_no_folder(tmp_path):
 def test_a_zygote_that_nobody_closed_is_put_away(tmp_path, monkeypatch):
     """Ctrl-C between its start and the name that it was to have."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    zygote = Zygote(Kind.INTERPRET)
+    zygote = Zygote(ProcessKind.INTERPRET)
     running = zygote._process
     del zygote
     gc.collect()

@@ -4,7 +4,7 @@ import platform
 
 import pytest
 
-from kernelwright.tools.sandbox import Kind, Zygote
+from kernelwright.tools.sandbox import ProcessKind, Zygote
 from kernelwright.tools.sandbox.isolation.seccomp_filter import MEMORY_FILES, REFUSED, SOCKETS, build_program
 
 TABLE = REFUSED | MEMORY_FILES | SOCKETS
@@ -49,7 +49,7 @@ result = [n for n in numbers if answers(n)]
 
 @pytest.fixture(scope="module")
 def zygote():
-    with Zygote(Kind.COMPILE, spare=False, private_scratch=True) as warm:
+    with Zygote(ProcessKind.COMPILE, spare=False, private_scratch=True) as warm:
         yield warm
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench.judge_suites import problem_of
 from kernelwright.tools.sizing.numbers_in_text import MAX_COMPARED_NUMBERS, compared_in, numbers_in, powers_in
-from kernelwright.tools.sizing.selection import select
+from kernelwright.tools.sizing.selection import select_sizes
 
 
 def test_a_number_that_arithmetic_spells_is_found():
@@ -42,12 +42,12 @@ def test_the_length_of_a_text_that_is_written_out_is_a_number():
 
 def test_a_sum_that_is_cut_short_from_a_power_of_two_on_is_tried_beyond_it():
     text = "def f(K):\n    step = tl.where(K >= 1024, 2, 1)\n"
-    sizes = [s.sizes for s in select(problem_of("matmul"), text, "cpu", seed=1, count=8).others]
+    sizes = [s.sizes for s in select_sizes(problem_of("matmul"), text, "cpu", seed=1, count=8).others]
     assert any(size["k"] > 1024 for size in sizes)
 
 
 def test_a_table_of_which_few_rows_are_read_is_tried_at_its_own_length():
-    sizes = [s.sizes for s in select(problem_of("gather_rows"), "", "cpu", seed=1, count=8).others]
+    sizes = [s.sizes for s in select_sizes(problem_of("gather_rows"), "", "cpu", seed=1, count=8).others]
     assert any(size["rows"] == 65536 for size in sizes)
 
 
@@ -59,6 +59,6 @@ def test_no_more_numbers_are_taken_than_there_is_time_for():
 @pytest.mark.slow
 def test_each_dimension_is_drawn_just_beyond_a_number_that_is_compared():
     text = "class ModelNew:\n    def forward(self, x):\n        return x if x.shape[1] > 37 * 41 else -x\n"
-    sizes = [s.sizes for s in select(problem_of("fused_softmax"), text, "cpu", seed=1, count=8).others]
+    sizes = [s.sizes for s in select_sizes(problem_of("fused_softmax"), text, "cpu", seed=1, count=8).others]
     assert any(1517 < size["columns"] < 4096 for size in sizes)
     assert any(1517 < size["rows"] < 16384 for size in sizes)

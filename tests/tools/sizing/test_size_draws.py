@@ -14,7 +14,7 @@ import pytest
 
 from kernelwright.agent.problems.finding import catalogue, find_by_name
 from kernelwright.tools.problem import Problem, module_integers, with_integers
-from kernelwright.tools.references.dry_run import run_once, weigh
+from kernelwright.tools.references.dry_run import measure_cost, run_once
 from kernelwright.tools.sizing.learning import learn_structure
 from kernelwright.tools.sizing.size_draws import (
     CPU_BUDGET,
@@ -146,15 +146,15 @@ def values(found: DrawnSizes, name: str) -> list[int]:
 def test_every_size_that_is_drawn_runs_in_the_reference_within_the_budget(problem: Problem):
     found = drawn(problem)
     assert len(found.sizes) == 8, found.notes
-    base = weigh(problem.with_sizes(shrink(problem).sizes))
+    base = measure_cost(problem.with_sizes(shrink(problem).sizes))
     for size in found.sizes:
         resized = size.applied(problem)
         assert run_once(resized)
-        weight = weigh(resized)
-        assert weight.elements <= CPU_BUDGET.elements
-        assert weight.operations <= CPU_BUDGET.operations
-        assert weight.inputs != base.inputs
-        assert [len(s) for s in weight.outputs] == [len(s) for s in base.outputs]
+        cost = measure_cost(resized)
+        assert cost.elements <= CPU_BUDGET.elements
+        assert cost.operations <= CPU_BUDGET.operations
+        assert cost.inputs != base.inputs
+        assert [len(s) for s in cost.outputs] == [len(s) for s in base.outputs]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
@@ -268,7 +268,7 @@ def test_what_is_computed_is_never_changed():
 def test_a_recurrence_is_kept_short():
     found = drawn(RECURRENT)
     assert len(set(values(found, "length"))) > 2
-    assert all(weigh(d.applied(RECURRENT)).ops <= CPU_BUDGET.calls for d in found.sizes)
+    assert all(measure_cost(d.applied(RECURRENT)).ops <= CPU_BUDGET.calls for d in found.sizes)
 
 
 @pytest.mark.parametrize("name", FIXED)
@@ -283,7 +283,7 @@ def test_weights_change_with_the_sizes_on_a_gpu_too():
     found = draw_sizes(problem, {}, [128], 1, 8, GPU_BUDGET)
     assert len(set(values(found, "in_features"))) > 4
     for size in found.sizes:
-        assert GPU_BUDGET.holds(weigh(size.applied(problem)))
+        assert GPU_BUDGET.holds(measure_cost(size.applied(problem)))
 
 
 def test_sizes_stay_near_the_smallest_where_the_budget_is_too_small_and_the_note_says_so():
@@ -325,11 +325,11 @@ def test_what_a_choice_weighs_is_estimated_well(name: str):
     structure = learn_structure(problem, shrink(problem).sizes)
     for factor in (1, 2, 3):
         multipliers = [factor * d.base + factor - 1 for d in structure.dimensions]
-        weight = weigh(problem.with_sizes(structure.sizes(multipliers)))
+        cost = measure_cost(problem.with_sizes(structure.sizes(multipliers)))
         guess = structure.load(multipliers)
-        assert guess.elements == pytest.approx(weight.elements, rel=0.05)
-        assert guess.rows == pytest.approx(Load.of(weight).rows, rel=0.1)
-        assert weight.operations / 2 < guess.operations < weight.operations * 3
+        assert guess.elements == pytest.approx(cost.elements, rel=0.05)
+        assert guess.rows == pytest.approx(Load.of(cost).rows, rel=0.1)
+        assert cost.operations / 2 < guess.operations < cost.operations * 3
 
 
 def test_a_resized_problem_is_its_syntax_tree_with_other_numbers_as_text():

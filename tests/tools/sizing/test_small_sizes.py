@@ -7,7 +7,7 @@ import torch
 
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dry_run import DryRunFailed, run_once, weigh
+from kernelwright.tools.references.dry_run import DryRunFailed, measure_cost, run_once
 from kernelwright.tools.sizing.size_search import MAX_SHRUNK_ELEMENTS, MAX_SHRUNK_OPERATIONS
 from kernelwright.tools.sizing.small_sizes import OWN_SIZES_ARE_SMALL, SizesOrigin, shrink
 
@@ -116,9 +116,9 @@ def test_a_large_problem_becomes_small_and_still_runs(name: str):
     found = shrink(problem)
     assert (found.how, found.fits, found.note) == (SizesOrigin.SEARCHED, True, "")
     small = problem.with_sizes(found.sizes)
-    weight = weigh(small)
-    assert weight.elements <= MAX_SHRUNK_ELEMENTS
-    assert weight.operations <= MAX_SHRUNK_OPERATIONS
+    cost = measure_cost(small)
+    assert cost.elements <= MAX_SHRUNK_ELEMENTS
+    assert cost.operations <= MAX_SHRUNK_OPERATIONS
     assert all(bool(torch.isfinite(o).all()) for o in run_once(small))
 
 
@@ -222,7 +222,7 @@ def test_the_processs_own_random_numbers_are_left_alone():
 
 def test_a_dry_run_that_fails_says_how_far_it_came():
     with pytest.raises(DryRunFailed, match="over 50 aten calls") as caught:
-        weigh(ENDLESS, 50)
+        measure_cost(ENDLESS, 50)
     assert caught.value.ops == 51
 
 

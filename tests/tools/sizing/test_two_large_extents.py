@@ -9,10 +9,10 @@ import itertools
 import pytest
 
 from bench.judge_suites import problem_of
-from kernelwright.tools.sizing.long_sizes import longest
+from kernelwright.tools.sizing.long_sizes import draw_long_size
 from kernelwright.tools.sizing.numbers_in_text import divisors_in
-from kernelwright.tools.sizing.selection import Selection, select
-from kernelwright.tools.sizing.size_search import places
+from kernelwright.tools.sizing.selection import Selection, select_sizes
+from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.sizing.two_large_extents import LEAST_TIMES_LARGER, two_large_extents
 
@@ -23,7 +23,7 @@ def chosen(name: str, seed: int) -> list[dict[str, int]]:
 
 
 def selected(name: str, seed: int) -> Selection:
-    return select(problem_of(name), "", "cpu", seed=seed, count=8)
+    return select_sizes(problem_of(name), "", "cpu", seed=seed, count=8)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_which_of_a_pair_is_the_larger_is_not_the_same_in_every_verdict():
 
 
 def test_attention_is_looked_at_far_beyond_a_few_blocks_of_keys():
-    full = places(problem_of("attention"))["length"]
+    full = changeable_integers(problem_of("attention"))["length"]
     assert all(max(s["length"] for s in chosen("attention", seed)) == full for seed in range(4))
 
 
@@ -67,7 +67,7 @@ def test_one_call_is_made_at_these_sizes_however_long_they_are():
     broad = [s for s in selection.others if s.one_call]
     assert [s.sizes for s in broad] == [s for s in chosen("attention", 3) if s in [b.sizes for b in broad]]
     assert len(broad) >= 3
-    assert not {s.index for s in longest(selection.others, selection.base, ())} & {s.index for s in broad}
+    assert not {s.index for s in draw_long_size(selection.others, selection.base, ())} & {s.index for s in broad}
 
 
 def test_the_same_seed_chooses_the_same_sizes():
@@ -81,7 +81,7 @@ def test_a_problem_of_two_dimensions_has_one_in_which_all_are_large_already():
 def test_what_is_asked_for_a_remainder_is_tried_at_a_multiple():
     text = "def f(columns):\n    last = columns - (columns % 37 == 0)\n"
     for seed in range(4):
-        sizes = [s.sizes for s in select(problem_of("row_sum"), text, "cpu", seed=seed, count=8).others]
+        sizes = [s.sizes for s in select_sizes(problem_of("row_sum"), text, "cpu", seed=seed, count=8).others]
         assert any(size["columns"] % 37 == 0 for size in sizes)
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn as nn
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.prepared_problem import set_up
+from kernelwright.tools.references.prepared_problem import prepare_problem
 from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.timing import reference_clock
 from kernelwright.tools.timing.reference_clock import ReferenceClock
@@ -49,7 +49,7 @@ def state(model):
 
 
 def test_a_reference_that_was_timed_holds_the_running_statistics_that_it_began_with(without_gpu):
-    prepared = set_up(Problem(name="statistics", source=PROBLEM), "cpu", 1)
+    prepared = prepare_problem(Problem(name="statistics", source=PROBLEM), "cpu", 1)
     model = prepared.model
     inputs = prepared.reference.inputs(7)
     before = state(model)

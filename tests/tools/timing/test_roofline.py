@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.reference import Reference
-from kernelwright.tools.timing.roofline import Work, best_rate, count, floor_ms, roofline, structure_of
+from kernelwright.tools.timing.roofline import Work, best_rate, count_work, floor_ms, roofline, structure_of
 
 H200 = {"fp32": 66.9e12, "tf32": 494.7e12, "fp16": 989.4e12, "bf16": 989.4e12}
 HBM = 4.8e12
@@ -36,7 +36,7 @@ def get_init_inputs():
 
 
 def _counted(problem, **small):
-    return count(problem, structure_of(Reference(problem.with_sizes(small or {"rows": 7, "columns": 12}), "cpu")))
+    return count_work(problem, structure_of(Reference(problem.with_sizes(small or {"rows": 7, "columns": 12}), "cpu")))
 
 
 N = 4096 * 2048
@@ -142,19 +142,19 @@ def test_recurrent_layers_are_counted_whole_and_fast():
     made = _problem(
         "self.net(x)[0]", "torch.randn(3, 2000, 16)", "self.net = nn.LSTM(16, 32, 2, batch_first=True)", "x"
     )
-    work = count(made)
+    work = count_work(made)
     assert work.products == 2 * 3 * 2000 * (128 * 16 + 128 * 32 + 2 * 128 * 32)
     assert work.bytes >= 4 * (3 * 2000 * 48)
 
 
 def test_attention_is_counted_by_its_two_products():
-    work = count(_problem("F.scaled_dot_product_attention(x, x, x)", "torch.randn(2, 4, 512, 64)", names="x"))
+    work = count_work(_problem("F.scaled_dot_product_attention(x, x, x)", "torch.randn(2, 4, 512, 64)", names="x"))
     assert work.products == 2 * (2 * 2 * 4 * 512 * 512 * 64)
 
 
 def test_a_reference_that_reads_values_on_the_host_says_so():
     with pytest.raises(ProblemError):
-        count(_problem("x * x.sum().item()", "torch.randn(3)", names="x"))
+        count_work(_problem("x * x.sum().item()", "torch.randn(3)", names="x"))
 
 
 def test_fp32_has_the_rate_of_honest_splits():
@@ -181,9 +181,9 @@ def test_the_floor_leaves_out_what_the_cache_may_hold_and_stays_under_the_roofli
     for made in (_problem("x @ y.T", BOTH), _problem("torch.softmax(x, -1)", BOTH)):
         counted = _counted(made)
         assert floor_ms(counted, HBM, H200) <= roofline(counted, HBM, H200).milliseconds
-    assert floor_ms(count(_problem("x + y", BOTH)), HBM, H200) <= 1e3 * 4 * N / HBM
+    assert floor_ms(count_work(_problem("x + y", BOTH)), HBM, H200) <= 1e3 * 4 * N / HBM
 
 
 def test_counting_costs_no_memory():
     giant = _problem("x + y", "torch.rand(1 << 20, 1 << 20), torch.rand(1 << 20, 1 << 20)")
-    assert count(giant).bytes == 3 * 4 * 2**40
+    assert count_work(giant).bytes == 3 * 4 * 2**40

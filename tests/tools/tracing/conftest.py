@@ -14,7 +14,7 @@ from kernelwright.tools.judging.compile_report import compile_result, kernels_of
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.report import CompileResult
-from kernelwright.tools.sandbox import Kind, Zygote
+from kernelwright.tools.sandbox import ProcessKind, Zygote
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate
 
 CANDIDATES = Path(__file__).parent / "candidates"
@@ -68,7 +68,7 @@ class Offline:
 @pytest.fixture(scope="session")
 def offline() -> Iterator[Offline]:
     with Zygote(
-        Kind.COMPILE,
+        ProcessKind.COMPILE,
         warm="kernelwright.tools.tracing.pretended_gpu.warming:warm",
         private_scratch=True,
         handed_out=(OUTPUT_FILE,),

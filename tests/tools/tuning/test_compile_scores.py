@@ -7,11 +7,11 @@ import pytest
 
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.pipeline import Options
-from kernelwright.tools.tuning.compile_scores import score
+from kernelwright.tools.tuning.compile_scores import score_by_compiling
 from kernelwright.tools.tuning.instruction_counts import count_instructions
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
-from kernelwright.tools.tuning.launched import LaunchFacts
+from kernelwright.tools.tuning.launch_facts import LaunchFacts
 from kernelwright.tools.tuning.loop_trips import trips_of
 
 MATMUL = (Path(__file__).parents[2] / "kernels" / "good" / "matmul.py").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ def scored(front, tracing):
 
     def of(**values):
         text = rewrite(file.source, file.space, {f"matmul_kernel.{name}": value for name, value in values.items()})
-        return score(
+        return score_by_compiling(
             text, tracing(problem), lambda traced, one: front.compiled_at_own_size(
                 traced, "sm_90", one, Options(), texts=("ptx",)
             ),

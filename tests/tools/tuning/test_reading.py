@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.tuning.kernel_text.parameters import Role
+from kernelwright.tools.tuning.kernel_text.parameters import ParameterRole
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 from kernelwright.tools.tuning.kernel_text.writing_lists import with_list
@@ -27,8 +27,9 @@ def test_every_tile_option_and_precision_of_a_matmul_is_found():
     space = read_file(text_of("matmul")).space
     roles = {p.name.removeprefix("matmul_kernel."): p.role for p in space.parameters}
     assert roles == {
-        "BLOCK_M": Role.TILE, "BLOCK_N": Role.TILE, "BLOCK_K": Role.TILE, "GROUP_M": Role.COUNT,
-        "num_warps": Role.WARPS, "num_stages": Role.STAGES, "num_ctas": Role.CTAS, "input_precision": Role.PRECISION,
+        "BLOCK_M": ParameterRole.TILE, "BLOCK_N": ParameterRole.TILE, "BLOCK_K": ParameterRole.TILE,
+        "GROUP_M": ParameterRole.COUNT, "num_warps": ParameterRole.WARPS, "num_stages": ParameterRole.STAGES,
+        "num_ctas": ParameterRole.CTAS, "input_precision": ParameterRole.PRECISION,
     }  # fmt: skip
     assert min(space.named("matmul_kernel.BLOCK_K").values) == 16
 

@@ -17,8 +17,8 @@ from typing import Any
 from kernelwright.tools.comparing.choices.near_ties import IndexCall, IndexRecorder, index_calls
 from kernelwright.tools.comparing.tolerance import Tensor, allowance
 from kernelwright.tools.problem import ProblemError
-from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, run_on
-from kernelwright.tools.references.reference import double, doubled
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
+from kernelwright.tools.references.reference import inputs_in_float64, model_in_float64
 
 CHOOSING_FUNCTIONS = ("topk", "sort", "argsort", "max", "min", "argmax", "argmin")
 """Functions of torch that choose among the values of a slice."""
@@ -132,13 +132,13 @@ def other_choices(run: Any) -> Iterator[tuple[list[Any], list[Any]]]:
             yield precise, rounded
 
 
-def expected_of_other_choices(prepared: PreparedProblem, expected: Expected) -> Iterator[Expected]:
+def expected_of_other_choices(prepared: PreparedProblem, expected: ExpectedOutputs) -> Iterator[ExpectedOutputs]:
     """The same draw with what should come of it where the reference chooses otherwise among equals."""
     import torch
 
     def run(exact: bool) -> list[Any]:
         if exact:
-            return run_on(prepared, expected, double(expected.weights), doubled(expected.inputs))
+            return run_on(prepared, expected, model_in_float64(expected.weights), inputs_in_float64(expected.inputs))
         return run_on(prepared, expected, expected.weights, expected.inputs)
 
     if expected.exact is None:

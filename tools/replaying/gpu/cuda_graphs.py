@@ -11,7 +11,7 @@ from typing import Any
 
 from kernelwright.tools.faults import clean_text
 from kernelwright.tools.nested import tensors_of
-from kernelwright.tools.references.seeds import undisturbed
+from kernelwright.tools.references.seeds import generators_locked
 from kernelwright.tools.replaying.gpu.persistent_memory import give_back_unused
 
 
@@ -57,7 +57,7 @@ class Captured:
             torch.cuda.synchronize()
             give_back_unused()  # of that call: a capture has memory of its own, and frees none for it
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.stream(pool.stream), undisturbed():
+        with torch.cuda.stream(pool.stream), generators_locked():
             self._graph.capture_begin(pool.handle, capture_error_mode="thread_local")
             try:
                 self.outputs = call()

@@ -1,1 +1,1 @@
-"""What runs behind the walls, or forks what runs there. The trusted side is the folder above."""
+"""Code that runs behind the walls, or forks such processes. The trusted side is the folder above."""

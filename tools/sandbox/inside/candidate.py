@@ -14,7 +14,7 @@ from kernelwright.tools.sandbox.channel import Channel, ChannelClosed
 from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 from kernelwright.tools.sandbox.isolation.layers import Layers, enter_process_walls
 from kernelwright.tools.sandbox.isolation.readable_files import make_ruleset
-from kernelwright.tools.sandbox.limits import Kind
+from kernelwright.tools.sandbox.limits import ProcessKind
 from kernelwright.tools.sandbox.request import Request
 
 CHANNEL, RULESET = 3, 4
@@ -22,7 +22,7 @@ CHANNEL, RULESET = 3, 4
 
 
 def run(
-    kind: Kind, layers: Layers, request: Request, channel_fd: int, output_fd: int, common: list[tuple[int, int]]
+    kind: ProcessKind, layers: Layers, request: Request, channel_fd: int, output_fd: int, common: list[tuple[int, int]]
 ) -> None:
     """Runs the job in this process, which ends with it. Never returns."""
     code = 70
@@ -33,13 +33,13 @@ def run(
         os.environ.update(request.environment)
         os.chdir(request.scratch)
         tempfile.tempdir = None  # the zygote's own was looked up while it imported torch
-        if kind is Kind.CUDA:
+        if kind is ProcessKind.CUDA:
             os.environ["CUDA_VISIBLE_DEVICES"] = request.gpu
         close_all_files: Callable[[], object] | None = None
         if ruleset is not None:
             close_all_files = lambda: kernel.enter_ruleset(RULESET)  # noqa: E731
         enter_process_walls(layers, kind, request.limits, close_all_files, memory_files=request.memory_files)
-        if kind is Kind.CUDA:
+        if kind is ProcessKind.CUDA:
             _hold_context()
         channel.send({"ready": layers.as_message()})
         job = channel.receive()
@@ -56,7 +56,7 @@ def run(
         os._exit(code)
 
 
-def _make_ruleset(layers: Layers, kind: Kind, request: Request, common: list[tuple[int, int]]) -> int | None:
+def _make_ruleset(layers: Layers, kind: ProcessKind, request: Request, common: list[tuple[int, int]]) -> int | None:
     try:
         return make_ruleset(common, request.scratch, kind)
     except OSError as error:

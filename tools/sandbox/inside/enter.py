@@ -14,7 +14,7 @@ import sys
 from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 from kernelwright.tools.sandbox.isolation.layers import Layers, enter_namespaces
 from kernelwright.tools.sandbox.isolation.readable_files import close_files
-from kernelwright.tools.sandbox.limits import Kind
+from kernelwright.tools.sandbox.limits import ProcessKind
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     if os.geteuid() == 0:
         enter_namespaces(layers, own_user=False)
     layers.enter("no new privileges", kernel.no_new_privileges)
-    layers.enter("landlock", lambda: close_files(scratch, Kind.CUDA))
+    layers.enter("landlock", lambda: close_files(scratch, ProcessKind.CUDA))
     os.environ.update({"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/triton"})
     os.execvp(command[0], command)
 

@@ -20,7 +20,7 @@ from kernelwright.tools.sandbox.isolation import cgroup
 from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 from kernelwright.tools.sandbox.isolation.descendants import descendants, end_descendants
 from kernelwright.tools.sandbox.isolation.layers import MEMORY_GROUP, MEMORY_WATCH, OWN_SCRATCH, Layers, open_session
-from kernelwright.tools.sandbox.limits import Kind
+from kernelwright.tools.sandbox.limits import ProcessKind
 from kernelwright.tools.sandbox.request import Request
 
 CUDA_TICK_SECONDS = 0.5
@@ -31,7 +31,7 @@ _AWAITED = (signal.SIGCHLD, signal.SIGTERM)
 
 
 def keep(
-    kind: Kind,
+    kind: ProcessKind,
     layers: Layers,
     request: Request,
     descriptors: list[int],
@@ -39,7 +39,9 @@ def keep(
     *,
     own_mounts: bool,
 ) -> None:
-    """descriptors: the candidate's channel, what it prints, and where its end is told. Never returns."""
+    """Keeps one candidate. descriptors: the candidate's channel, its output, and the pipe on which its end is reported.
+    Never returns.
+    """
     channel_fd, output_fd, status_fd = descriptors
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
@@ -47,7 +49,7 @@ def keep(
     kernel.die_with_parent(signal.SIGKILL if apart else signal.SIGTERM)
     kernel.become_subreaper()
     if request.groups:
-        layers.enter(MEMORY_GROUP, lambda: cgroup.enter(list(request.groups)))
+        layers.enter(MEMORY_GROUP, lambda: cgroup.enter_groups(list(request.groups)))
     outside = os.open(request.scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     open_session(layers, request.limits, own_mounts=own_mounts, scratch=request.scratch * request.private_scratch)
     if MEMORY_GROUP not in layers.active:
@@ -58,7 +60,7 @@ def keep(
         candidate.run(kind, layers, request, channel_fd, output_fd, common)
     os.close(channel_fd)
     os.close(output_fd)
-    how = _wait(pid, _watch(kind, layers, request), CUDA_TICK_SECONDS if kind is Kind.CUDA else TICK_SECONDS)
+    how = _wait(pid, _watch(kind, layers, request), CUDA_TICK_SECONDS if kind is ProcessKind.CUDA else TICK_SECONDS)
     if OWN_SCRATCH in layers.active:
         for name in request.handed_out:
             with contextlib.suppress(OSError):
@@ -84,7 +86,7 @@ def _hand_out(scratch: str, name: str, outside: int) -> None:
         os.close(inside)
 
 
-def _watch(kind: Kind, layers: Layers, request: Request) -> UsageWatch:
+def _watch(kind: ProcessKind, layers: Layers, request: Request) -> UsageWatch:
     processes: Callable[[], list[int]] = lambda: descendants(os.getpid())  # noqa: E731
     if "own /proc" in layers.active:
         processes = lambda: [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # noqa: E731
@@ -92,7 +94,7 @@ def _watch(kind: Kind, layers: Layers, request: Request) -> UsageWatch:
         request.limits,
         processes,
         memory=MEMORY_GROUP not in layers.active,
-        shared_memory=kind is not Kind.CUDA,
+        shared_memory=kind is not ProcessKind.CUDA,
         folder=None if OWN_SCRATCH in layers.active else request.scratch,
     )
 

@@ -26,7 +26,7 @@ _PAGE = os.sysconf("SC_PAGESIZE")
 
 
 class Bound(StrEnum):
-    """What a candidate went over."""
+    """The bound that a candidate exceeded."""
 
     MEMORY = "memory"
     PROCESSES = "processes"

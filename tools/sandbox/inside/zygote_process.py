@@ -33,7 +33,7 @@ from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 from kernelwright.tools.sandbox.isolation.descendants import end_descendants
 from kernelwright.tools.sandbox.isolation.layers import Layers, enter_namespaces
 from kernelwright.tools.sandbox.isolation.readable_files import open_common_paths
-from kernelwright.tools.sandbox.limits import Kind
+from kernelwright.tools.sandbox.limits import ProcessKind
 from kernelwright.tools.sandbox.request import Request
 
 FORKS_BEFORE_HUGE_PAGES = 8
@@ -45,11 +45,11 @@ THREADS_END_SECONDS, LIBRARY_THREADS_END_SECONDS = 5.0, 0.5
 
 def main() -> None:
     """Builds the walls, imports what candidates will need, and forks a candidate for each request."""
-    kind, channel = Kind(sys.argv[1]), Channel(socket.socket(fileno=int(sys.argv[2])))
+    kind, channel = ProcessKind(sys.argv[1]), Channel(socket.socket(fileno=int(sys.argv[2])))
     layers = Layers()
     session_keeps_priority_of(os.getppid())
-    with channel.or_die(_remove_folder):
-        if os.geteuid() == 0 or kind is not Kind.CUDA:
+    with channel.die_when_closed(_remove_folder):
+        if os.geteuid() == 0 or kind is not ProcessKind.CUDA:
             enter_namespaces(layers, own_user=True)
         else:
             layers.missing.append("namespaces: CUDA IPC does not cross user namespaces, and this is an ordinary user's")
@@ -73,7 +73,7 @@ def _remove_folder() -> None:
     folders.remove(Path(os.getcwd()), FOLDER_SECONDS)
 
 
-def warm_up(kind: Kind, hook: str = "") -> None:
+def warm_up(kind: ProcessKind, hook: str = "") -> None:
     """Imports, and calls the owner's hook: afterwards no thread may be running and no CUDA context may exist, for
     the process is forked.
     """
@@ -95,16 +95,16 @@ def warm_up(kind: Kind, hook: str = "") -> None:
     with contextlib.suppress(ImportError):
         # Triton's own specialisation of arguments imports it, a quarter of a second, at a process's first launch.
         importlib.import_module("triton.experimental.gluon")
-    if kind is not Kind.INTERPRET:
+    if kind is not ProcessKind.INTERPRET:
         _hash_triton()
     if hook:
         _call_hook(hook)
 
 
 _PRELOADED = {
-    Kind.COMPILE: ("triton.compiler", "triton.backends.compiler"),
-    Kind.INTERPRET: ("triton.runtime.interpreter",),
-    Kind.CUDA: (
+    ProcessKind.COMPILE: ("triton.compiler", "triton.backends.compiler"),
+    ProcessKind.INTERPRET: ("triton.runtime.interpreter",),
+    ProcessKind.CUDA: (
         "triton.compiler",
         "triton.compiler.code_generator",
         "triton.backends.nvidia.compiler",
@@ -148,7 +148,7 @@ def _native_threads() -> int:
 class ForkServer:
     """Forks candidates' processes on request, and buries them."""
 
-    def __init__(self, kind: Kind, layers: Layers, channel: Channel) -> None:
+    def __init__(self, kind: ProcessKind, layers: Layers, channel: Channel) -> None:
         self._kind, self._layers, self._channel = kind, layers, channel
         self._common = open_common_paths(kind)
         self._living: dict[int, int] = {}
@@ -213,7 +213,7 @@ class ForkServer:
 
 
 class Forked(NamedTuple):
-    """What a fork gave on this side of it."""
+    """The result of a fork on the parent's side."""
 
     pid: int
     """0 in the child."""

@@ -33,7 +33,7 @@ class Hierarchy:
     version: int
 
     def settings(self, memory: int, processes: int) -> dict[str, int]:
-        """What is written into which file of a new group; memory in bytes."""
+        """Returns the contents of each file of a new group; memory in bytes."""
         names = {
             ("memory", 2): {"memory.max": memory, "memory.swap.max": 0, "memory.oom.group": 1},
             ("memory", 1): {"memory.limit_in_bytes": memory, "memory.memsw.limit_in_bytes": memory},
@@ -71,7 +71,7 @@ class Group:
 
 
 class Groups:
-    """Where this process may make groups. `missing` says why not, where it may not."""
+    """The hierarchies in which this process may make groups. `missing` holds the reason where it may make none."""
 
     def __init__(self, hierarchies: list[Hierarchy], missing: str = "") -> None:
         self.hierarchies, self.missing = hierarchies, missing
@@ -82,7 +82,7 @@ class Groups:
         return any("memory" in hierarchy.controllers for hierarchy in self.hierarchies)
 
     def create(self, memory: int, processes: int) -> Group:
-        """A new group in every hierarchy.
+        """Makes a new group in every hierarchy.
 
         A file that this kernel lacks is left out; a folder that cannot be made raises OSError.
         """
@@ -140,7 +140,7 @@ def _hierarchy(
     return [Hierarchy(folder, found, version)] if found else []
 
 
-def enter(folders: list[str]) -> None:
+def enter_groups(folders: list[str]) -> None:
     """Moves the calling process into the groups. Raises OSError."""
     for folder in folders:
         _write(Path(folder, "cgroup.procs"), "0")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def descendants(pid: int, *, spared: Collection[int] = ()) -> list[int]:
-    """All processes below `pid`, itself not; `spared` and what is below them are left out."""
+    """Returns all processes below `pid`, without `pid`; `spared` and the processes below them are left out."""
     found: list[int] = []
     for child in _children(pid):
         if child not in spared:

@@ -20,12 +20,12 @@ from kernelwright.tools.sandbox.isolation import cgroup
 from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 from kernelwright.tools.sandbox.isolation.readable_files import close_files
 from kernelwright.tools.sandbox.isolation.seccomp_filter import refuse_system_calls
-from kernelwright.tools.sandbox.limits import Kind, Limits
+from kernelwright.tools.sandbox.limits import Limits, ProcessKind
 
 
 @dataclass
 class Layers:
-    """Which layers hold, and which do not, with the reason."""
+    """The layers that hold, and those that do not, with the reason."""
 
     active: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -63,10 +63,12 @@ count as if they were its own.
 """
 
 
-def set_limits(kind: Kind, limits: Limits, ceiling: bool) -> None:
-    """ceiling: the pid namespace already bounds the processes, whatever else this user runs."""
+def set_limits(kind: ProcessKind, limits: Limits, ceiling: bool) -> None:
+    """Sets the limits of resources. ceiling: the pid namespace already bounds the number of processes, whatever else
+    this user runs.
+    """
     grown = _address_space() + limits.memory
-    which = resource.RLIMIT_DATA if kind is Kind.CUDA else resource.RLIMIT_AS
+    which = resource.RLIMIT_DATA if kind is ProcessKind.CUDA else resource.RLIMIT_AS
     wanted = {
         which: grown,
         resource.RLIMIT_FSIZE: limits.file_size,
@@ -132,7 +134,7 @@ def _enter_user_namespace() -> None:
 
 
 def open_session(layers: Layers, limits: Limits, *, own_mounts: bool, scratch: str = "") -> None:
-    """What the first process of a candidate sets up.
+    """Sets up the session of a candidate, in its first process.
 
     `scratch`: the folder that becomes a bounded file system in memory, if any.
 
@@ -158,7 +160,12 @@ def protect_proc() -> None:
 
 
 def enter_process_walls(
-    layers: Layers, kind: Kind, limits: Limits, close_all_files: Callable[[], object] | None, *, memory_files: bool
+    layers: Layers,
+    kind: ProcessKind,
+    limits: Limits,
+    close_all_files: Callable[[], object] | None,
+    *,
+    memory_files: bool,
 ) -> None:
     """All that is set in the candidate's own process, in an order in which each still may be.
 
@@ -169,7 +176,7 @@ def enter_process_walls(
     layers.enter("no new privileges", kernel.no_new_privileges)
     if close_all_files is not None:
         layers.enter("landlock", close_all_files)
-    sockets = kind is Kind.CUDA
+    sockets = kind is ProcessKind.CUDA
     layers.enter("seccomp", lambda: refuse_system_calls(memory_files=memory_files, sockets=sockets))
 
 
@@ -201,8 +208,8 @@ def _try_everything(writer: int, scratch: str) -> None:
         if (pid := os.fork()) == 0:
             try:
                 open_session(layers, Limits(), own_mounts="private mounts" in layers.active, scratch=scratch)
-                close = lambda: close_files(scratch, Kind.INTERPRET)  # noqa: E731
-                enter_process_walls(layers, Kind.INTERPRET, Limits(), close, memory_files=False)
+                close = lambda: close_files(scratch, ProcessKind.INTERPRET)  # noqa: E731
+                enter_process_walls(layers, ProcessKind.INTERPRET, Limits(), close, memory_files=False)
             finally:
                 os.write(writer, json.dumps(layers.as_message()).encode())
                 os._exit(0)

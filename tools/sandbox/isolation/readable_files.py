@@ -1,5 +1,5 @@
-"""Which files a candidate may reach, as Landlock takes it: it reads Python, its packages, the system's libraries
-and CUDA, and writes its own folder.
+"""Lists the files that a candidate may reach, as rules of Landlock: it reads Python, its packages, the system's
+libraries and CUDA, and writes its own folder.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import kernelwright
 from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
-from kernelwright.tools.sandbox.limits import Kind
+from kernelwright.tools.sandbox.limits import ProcessKind
 
 SYSTEM_FOLDERS = (
     "/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/sys", "/etc/ld.so.cache", "/etc/alternatives",
@@ -46,21 +46,21 @@ def _package_folders(ours: Path) -> list[Path]:
     return [f for f in folders if f.resolve() != checkout]
 
 
-def open_common_paths(kind: Kind) -> list[tuple[int, int]]:
-    """What every candidate of this kind may reach, opened once; forks inherit the descriptors."""
+def open_common_paths(kind: ProcessKind) -> list[tuple[int, int]]:
+    """Opens the paths that every candidate of this kind may reach; forks inherit the descriptors."""
     devices = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
-    if kind is Kind.CUDA:
+    if kind is ProcessKind.CUDA:
         devices += ["/dev/nvidia-caps", *(str(p) for p in Path("/dev").glob("nvidia*"))]
     readable = ((path, kernel.READ_RIGHTS) for path in readable_paths())
     return kernel.open_landlock([*readable, *((path, kernel.DEVICE_RIGHTS) for path in devices)])
 
 
-def make_ruleset(common: list[tuple[int, int]], scratch: str, kind: Kind) -> int:
+def make_ruleset(common: list[tuple[int, int]], scratch: str, kind: ProcessKind) -> int:
     """A Landlock ruleset of the common paths and of what is this candidate's own: its folder, and the /proc and
     /dev/shm that are mounted by now. Raises OSError.
     """
     own = [(scratch, kernel.ALL_RIGHTS), ("/proc", kernel.READ_RIGHTS)]
-    if kind is Kind.CUDA:
+    if kind is ProcessKind.CUDA:
         # The driver writes under /proc (names of its threads); what rules the kernel there is mounted read-only.
         own = [(scratch, kernel.ALL_RIGHTS), ("/proc", kernel.DEVICE_RIGHTS), ("/dev/shm", kernel.DEVICE_RIGHTS)]
     opened = kernel.open_landlock(own)
@@ -71,7 +71,7 @@ def make_ruleset(common: list[tuple[int, int]], scratch: str, kind: Kind) -> int
             os.close(descriptor)
 
 
-def close_files(scratch: str, kind: Kind) -> None:
+def close_files(scratch: str, kind: ProcessKind) -> None:
     """Landlock for the calling process, from nothing. Raises OSError where the kernel has none."""
     common = open_common_paths(kind)
     try:

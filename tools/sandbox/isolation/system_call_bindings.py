@@ -75,9 +75,8 @@ def mount_proc() -> None:
 
 
 def mount_own_shm() -> None:
-    """A /dev/shm that nobody else sees.
-
-    The CUDA driver names its files there by process id, and every candidate's is the same in its own namespace.
+    """Mounts a private /dev/shm. The CUDA driver names its files there by process id, and every candidate has the same
+    id in its own namespace.
     """
     mount("tmpfs", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "size=256m,mode=1777")
 
@@ -90,7 +89,7 @@ def mount_scratch(folder: str, size: int, files: int) -> None:
 
 
 def make_read_only(path: str) -> None:
-    """A bind mount over itself that cannot be written, whoever asks."""
+    """Bind-mounts a path over itself, read-only for every process."""
     mount(path, path, None, _MS_BIND)
     mount(path, path, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY)
 
@@ -158,7 +157,7 @@ DEVICE_RIGHTS = READ_RIGHTS | _WRITE_FILE | (1 << 14) | (1 << 15)
 
 
 def landlock_version() -> int:
-    """The kernel's Landlock ABI; 0 where there is none."""
+    """Returns the version of the kernel's Landlock ABI; 0 where there is none."""
     try:
         return _syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     except OSError:

@@ -10,7 +10,7 @@ from kernelwright.tools.tuning.kernel_text.kernel_syntax import called_name, ker
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 from kernelwright.tools.tuning.kernel_text.places import Text
 from kernelwright.tools.tuning.kernel_text.resolving import Scopes, entries
-from kernelwright.tools.tuning.kernel_text.rewriting import apply
+from kernelwright.tools.tuning.kernel_text.rewriting import apply_edits
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas")
 
@@ -61,7 +61,7 @@ def without_all_but_first(source: str) -> str:
         if len(one.configs) > 1:
             start, end = text.span(one.node)
             edits[start] = (start, end, f"[{text.written(one.configs[0].call)}]")
-    return apply(source, edits.values())
+    return apply_edits(source, edits.values())
 
 
 def _configs(call: ast.Call) -> ast.expr | None:

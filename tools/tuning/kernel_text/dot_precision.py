@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax
 from kernelwright.tools.tuning.kernel_text.launches import LaunchSyntax
-from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Role, Site
+from kernelwright.tools.tuning.kernel_text.parameters import Parameter, ParameterRole, Site
 from kernelwright.tools.tuning.kernel_text.places import Text
 from kernelwright.tools.tuning.kernel_text.resolving import Scopes, resolve
-from kernelwright.tools.tuning.legal_values import DEFAULTS, PRECISIONS
+from kernelwright.tools.tuning.legal_values import DOT_PRECISIONS, TRITON_DEFAULTS
 
 KEYWORD = "input_precision"
 
@@ -18,7 +18,7 @@ KEYWORD = "input_precision"
 def precision_parameters(
     text: Text, scopes: Scopes, launches: Sequence[LaunchSyntax], kernels: Iterable[KernelSyntax]
 ) -> list[Parameter]:
-    """One for each kernel; none of a kernel whose products do not all have the same precision."""
+    """Returns one parameter for each kernel whose products all have the same precision."""
     found = []
     for kernel in kernels:
         read = [_of_dot(text, scopes, kernel, dot, launches) for dot in kernel.dots]
@@ -27,8 +27,9 @@ def precision_parameters(
             sites = tuple(dict.fromkeys(site for one in read if one is not None for site in one[1]))
             found.append(
                 Parameter(
-                    name=f"{kernel.name}.{KEYWORD}", role=Role.PRECISION, start=starts.pop(), values=PRECISIONS,
-                    sites=sites, kernels=(kernel.name,), line=kernel.dots[0].lineno, operands=_operands(kernel),
+                    name=f"{kernel.name}.{KEYWORD}", role=ParameterRole.PRECISION, start=starts.pop(),
+                    values=DOT_PRECISIONS, sites=sites, kernels=(kernel.name,), line=kernel.dots[0].lineno,
+                    operands=_operands(kernel),
                 )
             )  # fmt: skip
     return found
@@ -66,7 +67,7 @@ def _of_dot(
             return ("tf32" if value else "ieee"), [text.site(keyword, f'{KEYWORD}="{{}}"')]
     if len(dot.args) > 3 or any(k.arg is None for k in dot.keywords):
         return None
-    return str(DEFAULTS[Role.PRECISION]), [text.argument(dot, KEYWORD, '"{}"')]
+    return str(TRITON_DEFAULTS[ParameterRole.PRECISION]), [text.argument(dot, KEYWORD, '"{}"')]
 
 
 def _written(

@@ -30,7 +30,7 @@ class KernelSyntax:
     """Tiles of a kernel with products: at least 16."""
     dots: list[ast.Call] = field(default_factory=list)
     unmasked: bool = False
-    """It loads or stores a block without a mask and without a boundary check."""
+    """Whether it loads or stores a block without a mask and without a boundary check."""
     loops: bool = False
     persistent: bool = False
     """A loop of it goes on by the number of programs."""
@@ -43,11 +43,11 @@ class KernelSyntax:
 
     @property
     def name(self) -> str:
-        """The function's name."""
+        """Returns the function's name."""
         return self.node.name
 
     def default_of(self, parameter: str) -> ast.expr | None:
-        """The default of a parameter."""
+        """Returns the default value of a parameter."""
         arguments = self.node.args
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = dict(zip([a.arg for a in positional[::-1]], arguments.defaults[::-1], strict=False))
@@ -84,7 +84,9 @@ def _join_called(kernel: KernelSyntax, kernels: dict[str, KernelSyntax]) -> None
 
 
 def dotted(node: ast.expr) -> str:
-    """`triton.language.dot` for that expression; empty where it is none of names and attributes."""
+    """Returns the dotted name of an expression, such as `triton.language.dot`; empty where it is not made of names and
+    attributes.
+    """
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -158,7 +160,7 @@ def _direct_names(node: ast.expr) -> Iterator[str]:
 
 
 def _blocks(node: ast.FunctionDef) -> set[str]:
-    """Names that hold a block: what is computed from `tl.arange`, and block pointers."""
+    """Returns the names that hold a block: results of `tl.arange` and of computations on them, and block pointers."""
     blocks: set[str] = set()
     for _ in range(4):
         for inner in ast.walk(node):

@@ -80,7 +80,7 @@ def divisions_of(launch: LaunchSyntax, scopes: Scopes) -> list[GridDivision]:
 
 
 def _body(scopes: Scopes, grid: ast.expr, deepest: int) -> ast.expr:
-    """What a grid gives: of a function what it returns, of a name what it was assigned."""
+    """Returns the value of a grid: what a function returns, or what was assigned to a name."""
     function = scopes.function_of(grid)
     if isinstance(function, ast.Lambda):
         return function.body

@@ -1,4 +1,4 @@
-"""The parameters of a kernel file as values: where each stands in the text, and what it may be."""
+"""The parameters of a kernel file as values: their places in the text and their legal values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Setting = int | str
 """The value of one parameter: a number, or the name of an input precision."""
 
 
-class Role(StrEnum):
-    """What a parameter is to its kernel."""
+class ParameterRole(StrEnum):
+    """The role of a parameter in its kernel."""
 
     TILE = "tile"
     """The extent of a block (`tl.arange(0, BLOCK)`): a power of two."""
@@ -33,15 +33,15 @@ class Site(Value):
     end: int
     """Equal to `start` where the value is not written yet and has to be inserted."""
     form: str = "{}"
-    """What is written there, `{}` standing for the value."""
+    """The text to write there, with `{}` for the value."""
 
 
 class Parameter(Value):
     """One number, or one precision, that can be changed by itself."""
 
     name: str
-    """`kernel.BLOCK_M`; of several kernels the first one's."""
-    role: Role
+    """The name `kernel.BLOCK_M`; of a parameter of several kernels, that in the first one."""
+    role: ParameterRole
     start: Setting
     """The value that the file has; Triton's default where nothing is written."""
     values: tuple[Setting, ...]
@@ -75,8 +75,8 @@ class FixedNumber(Value):
     why: str
 
 
-class Space(Value):
-    """What can be changed in one file."""
+class ParameterSpace(Value):
+    """The parameters of one file that can be changed."""
 
     parameters: tuple[Parameter, ...] = ()
     refused: tuple[FixedNumber, ...] = ()
@@ -92,14 +92,14 @@ class Space(Value):
                 return parameter
         raise KeyError(name)
 
-    def only(self, names: set[str]) -> Space:
+    def only(self, names: set[str]) -> ParameterSpace:
         """Returns the parameters that are named, without the others."""
-        kept: Space = self.with_(parameters=tuple(p for p in self.parameters if p.name in names))
+        kept: ParameterSpace = self.with_(parameters=tuple(p for p in self.parameters if p.name in names))
         return kept
 
 
-def changes(space: Space, configuration: Configuration) -> dict[str, Setting]:
-    """What of a configuration differs from the file."""
+def changed_settings(space: ParameterSpace, configuration: Configuration) -> dict[str, Setting]:
+    """Returns the settings of a configuration that differ from the file."""
     start = space.start()
     return {name: value for name, value in sorted(configuration.items()) if value != start[name]}
 

@@ -1,4 +1,4 @@
-"""Where a node of the syntax tree stands in the text, in bytes; and where one more argument of a call goes."""
+"""Finds the places of syntax nodes in the text, in bytes, and the place for one more argument of a call."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class Text:
         self._lines = [0, *(match.end() for match in _LINE_END.finditer(self.data))]
 
     def offset(self, line: int, column: int) -> int:
-        """line: from 1. column: in bytes, from 0, as `ast` gives it."""
+        """Returns the offset in bytes. line: from 1. column: in bytes, from 0, as `ast` gives it."""
         return self._lines[line - 1] + column
 
     def span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
-        """First byte and byte after the last of a node."""
+        """Returns the first byte of a node and the byte after its last."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
 
     def site(self, node: ast.expr | ast.keyword, form: str = "{}") -> Site:
-        """The node itself as a site."""
+        """Returns the node itself as a site."""
         start, end = self.span(node)
         return Site(start=start, end=end, form=form)
 
     def written(self, node: ast.expr | ast.stmt) -> str:
-        """The node's own text."""
+        """Returns the node's own text."""
         start, end = self.span(node)
         return self.data[start:end].decode("utf-8")
 

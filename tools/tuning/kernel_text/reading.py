@@ -1,6 +1,7 @@
 """A file's parameters, found by its syntax: nobody has to declare them.
 
-What the syntax cannot say (whether a grid follows, what is really launched) the tracer does: tools/tuning/following.py.
+What the syntax cannot say (whether a grid follows, what is really launched) the tracer does:
+tools/tuning/tunable_space.py.
 """
 
 from __future__ import annotations
@@ -13,13 +14,20 @@ from kernelwright.tools.tuning.kernel_text.autotune_lists import AutotuneList, l
 from kernelwright.tools.tuning.kernel_text.dot_precision import precision_parameters
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
 from kernelwright.tools.tuning.kernel_text.launches import GridDivision, LaunchSyntax, divisions_of, launches_of
-from kernelwright.tools.tuning.kernel_text.parameters import FixedNumber, Parameter, Role, Setting, Site, Space
+from kernelwright.tools.tuning.kernel_text.parameters import (
+    FixedNumber,
+    Parameter,
+    ParameterRole,
+    ParameterSpace,
+    Setting,
+    Site,
+)
 from kernelwright.tools.tuning.kernel_text.places import Text
 from kernelwright.tools.tuning.kernel_text.resolving import Resolved, Scopes, resolve
-from kernelwright.tools.tuning.kernel_text.rewriting import joined
-from kernelwright.tools.tuning.legal_values import DEFAULTS, counts_work, option_values, tile_values
+from kernelwright.tools.tuning.kernel_text.rewriting import joined_sites
+from kernelwright.tools.tuning.legal_values import TRITON_DEFAULTS, counts_work, option_values, tile_values
 
-OPTIONS = (Role.WARPS, Role.STAGES, Role.CTAS)
+LAUNCH_OPTIONS = (ParameterRole.WARPS, ParameterRole.STAGES, ParameterRole.CTAS)
 
 
 @dataclass
@@ -28,7 +36,7 @@ class TunableFile:
 
     source: str
     """The source with one configuration in each autotune list; the user's own text where it has no such list."""
-    space: Space
+    space: ParameterSpace
     starts: list[dict[str, Setting]] = field(default_factory=list)
     """Configurations that the file's autotune lists name, the first of them in the text."""
     original: str = ""
@@ -74,7 +82,7 @@ class _Reader:
         """Groups by the identity of the number's node."""
         self._refused: list[FixedNumber] = []
 
-    def space(self) -> Space:
+    def space(self) -> ParameterSpace:
         """Returns the parameters of the file, and the numbers that are fixed with the reason."""
         for launch in self._launches:
             self._constexprs(launch)
@@ -85,7 +93,7 @@ class _Reader:
         parameters += self._options()
         launched = {launch.kernel.name: launch.kernel for launch in self._launches}
         parameters += precision_parameters(self._text, self._scopes, self._launches, launched.values())
-        return Space(parameters=tuple(_distinct(parameters)), refused=tuple(dict.fromkeys(self._refused)))
+        return ParameterSpace(parameters=tuple(_distinct(parameters)), refused=tuple(dict.fromkeys(self._refused)))
 
     # -------------------------------------------------------------- constexprs
     def _constexprs(self, launch: LaunchSyntax) -> None:
@@ -169,32 +177,38 @@ class _Reader:
         tile = any(name in k.tiles for k, name in group.uses)
         in_product = any(name in k.dot_tiles for k, name in group.uses)
         unmasked = any(k.unmasked and name in k.tiles for k, name in group.uses)
-        values = tile_values(start, in_product, unmasked) if tile else option_values(Role.COUNT, start)
+        values = tile_values(start, in_product, unmasked) if tile else option_values(ParameterRole.COUNT, start)
         if tile and start & (start - 1):
             self._refuse(f"{kernel.name}.{constexpr}", group.literals[0], f"{start} is no power of two")
             return None
         less = [self._text.site(d.less_one, "({} - 1)") for d in group.divisions if d.less_one is not None]
         nodes = [*group.literals, *(d.literal for d in group.divisions)]
         return Parameter(
-            name=f"{kernel.name}.{constexpr}", role=Role.TILE if tile else Role.COUNT, start=start, values=values,
-            sites=joined((self._text.site(n) for n in nodes), less),
+            name=f"{kernel.name}.{constexpr}", role=ParameterRole.TILE if tile else ParameterRole.COUNT, start=start,
+            values=values, sites=joined_sites((self._text.site(n) for n in nodes), less),
             kernels=tuple(dict.fromkeys(k.name for k, _ in group.uses)),
             constexprs=tuple(dict.fromkeys(n for _, n in group.uses)), line=group.literals[0].lineno,
             capped=group.capped, places_programs=any(n in k.placed for k, n in group.uses), config=group.config,
         )  # fmt: skip
 
     def _options(self) -> list[Parameter]:
-        """num_warps, num_stages and num_ctas of every launch; of several launches of one kernel together."""
+        """Returns num_warps, num_stages and num_ctas of every launch; several launches of one kernel share them."""
         found: list[Parameter] = []
         for name in dict.fromkeys(launch.kernel.name for launch in self._launches):
             launches = [launch for launch in self._launches if launch.kernel.name == name]
             listed = self._lists.get(name)
             kernel = self._kernels[name]
-            wanted = {Role.WARPS: True, Role.STAGES: kernel.loops, Role.CTAS: bool(kernel.dots)}
-            found += [self._option(name, role, launches, listed) for role in OPTIONS if wanted[role]]
+            wanted = {
+                ParameterRole.WARPS: True,
+                ParameterRole.STAGES: kernel.loops,
+                ParameterRole.CTAS: bool(kernel.dots),
+            }
+            found += [self._option(name, role, launches, listed) for role in LAUNCH_OPTIONS if wanted[role]]
         return found
 
-    def _option(self, kernel: str, role: Role, launches: list[LaunchSyntax], listed: AutotuneList | None) -> Parameter:
+    def _option(
+        self, kernel: str, role: ParameterRole, launches: list[LaunchSyntax], listed: AutotuneList | None
+    ) -> Parameter:
         calls = [listed.configs[0].call] if listed is not None else [launch.call for launch in launches]
         sites: list[Site] = []
         starts: list[int] = []
@@ -202,7 +216,7 @@ class _Reader:
             given = next((k.value for k in call.keywords if k.arg == role.value), None)
             if given is None:
                 sites.append(self._text.argument(call, role.value))
-                starts.append(int(DEFAULTS[role]))
+                starts.append(int(TRITON_DEFAULTS[role]))
                 continue
             resolved = resolve(self._scopes, given)
             value = None if resolved is None or resolved.capped else resolved.literal.value
@@ -212,7 +226,8 @@ class _Reader:
         start = starts[0]
         return Parameter(
             name=f"{kernel}.{role.value}", role=role, start=start, values=option_values(role, start) if start else (),
-            sites=joined(sites), kernels=(kernel,), line=calls[0].lineno, config=0 if listed is not None else None,
+            sites=joined_sites(sites), kernels=(kernel,), line=calls[0].lineno,
+            config=0 if listed is not None else None,
         )  # fmt: skip
 
 
@@ -242,5 +257,5 @@ def _distinct(parameters: list[Parameter]) -> list[Parameter]:
             kept.append(one)
         else:
             kernels = tuple(dict.fromkeys((*same.kernels, *one.kernels)))
-            kept[kept.index(same)] = same.with_(kernels=kernels, sites=joined(same.sites, one.sites))
+            kept[kept.index(same)] = same.with_(kernels=kernels, sites=joined_sites(same.sites, one.sites))
     return kept

@@ -1,4 +1,4 @@
-"""From an expression of the host code to the numbers in the text that it comes from."""
+"""Resolves an expression of the host code to the numbers in the text that it is computed from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BOUNDED_BELOW = "max"
 
 
 class Scopes:
-    """What names of a file stand for, as far as one assignment says it."""
+    """The values of a file's names, as far as single assignments define them."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
@@ -30,7 +30,9 @@ class Scopes:
                 yield node
 
     def value_of(self, name: ast.expr) -> ast.expr | None:
-        """What a name, or an attribute of `self`, was assigned; None where that is not one single expression."""
+        """Returns the expression that was assigned to a name, or to an attribute of `self`; None where there is not
+        exactly one.
+        """
         if isinstance(name, ast.Name):
             return self._of_name(name)
         if isinstance(name, ast.Attribute) and isinstance(name.value, ast.Name) and name.value.id == "self":
@@ -62,7 +64,7 @@ class Scopes:
         return None
 
     def _assigned(self, scope: ast.AST, name: str) -> Iterator[ast.expr | None]:
-        """Every assignment to a name in a scope itself; None for one that is no plain expression."""
+        """Returns every assignment to a name in a scope itself; None for one that is no plain expression."""
         for node in ast.walk(scope):
             if next(self.enclosing(node), None) is not scope:
                 continue
@@ -150,7 +152,7 @@ def _power(value: object) -> bool:
 
 
 def _matched(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr | None]:
-    """What `a, b = 1, 2` gives to a name."""
+    """Returns the value that `a, b = 1, 2` assigns to a name."""
     if isinstance(target, ast.Name):
         if target.id == name:
             yield value

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Site, Space, changes
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, ParameterSpace, Site, changed_settings
 
 Edit = tuple[int, int, str]
-"""First byte, byte after the last, and what is put in their place."""
+"""First byte, byte after the last, and the text that replaces them."""
 
 
-def rewrite(source: str, space: Space, configuration: Configuration) -> str:
+def rewrite(source: str, space: ParameterSpace, configuration: Configuration) -> str:
     """The file with the configuration's values at their sites.
 
     Parameters with their start value are not touched. Raises KeyError for a parameter that the space does not have.
     """
     edits: list[Edit] = []
-    for name, value in changes(space, configuration).items():
+    for name, value in changed_settings(space, configuration).items():
         edits += [(site.start, site.end, site.form.format(value)) for site in space.named(name).sites]
-    return apply(source, edits)
+    return apply_edits(source, edits)
 
 
-def apply(source: str, edits: Iterable[Edit]) -> str:
-    """The text with every edit made; edits at one place follow each other in the order given.
+def apply_edits(source: str, edits: Iterable[Edit]) -> str:
+    """Returns the text with every edit made; edits at one place follow each other in the given order.
 
     Raises ValueError where two of them overlap.
     """
@@ -37,7 +37,7 @@ def apply(source: str, edits: Iterable[Edit]) -> str:
     return b"".join([*pieces, data[at:]]).decode("utf-8")
 
 
-def joined(*groups: Iterable[Site]) -> tuple[Site, ...]:
+def joined_sites(*groups: Iterable[Site]) -> tuple[Site, ...]:
     """The sites of several groups, each once, in the order of the text."""
     found = dict.fromkeys(site for group in groups for site in group)
     return tuple(sorted(found, key=lambda site: (site.start, site.end, site.form)))

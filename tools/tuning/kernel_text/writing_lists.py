@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.tuning.kernel_text.autotune_lists import lists_of
-from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Parameter, Role, Space
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Parameter, ParameterRole, ParameterSpace
 from kernelwright.tools.tuning.kernel_text.places import Text
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.resolving import Scopes
-from kernelwright.tools.tuning.kernel_text.rewriting import apply, rewrite
+from kernelwright.tools.tuning.kernel_text.rewriting import apply_edits, rewrite
 
-OPTIONS = (Role.WARPS, Role.STAGES, Role.CTAS)
+LAUNCH_OPTIONS = (ParameterRole.WARPS, ParameterRole.STAGES, ParameterRole.CTAS)
 
 
-def with_list(file: TunableFile, space: Space, configurations: Sequence[Configuration]) -> str:
+def with_list(file: TunableFile, space: ParameterSpace, configurations: Sequence[Configuration]) -> str:
     """The file whose autotune list holds these configurations; empty where it has no such list, or where they differ in
     more than what one list can hold.
 
@@ -38,13 +38,13 @@ def with_list(file: TunableFile, space: Space, configurations: Sequence[Configur
     indent = " " * 8
     kept = [_written(text, own.configs[0].call, parameters, c) for c in configurations]
     lines = "".join(f"\n{indent}{one}," for one in dict.fromkeys(kept))
-    return apply(fixed, [(start, end, f"[{lines}\n    ]")])
+    return apply_edits(fixed, [(start, end, f"[{lines}\n    ]")])
 
 
 def _written(text: Text, call: ast.Call, parameters: Sequence[Parameter], configuration: Configuration) -> str:
     """One `triton.Config`, its constexprs in the order of the file's first one."""
     values = {n: configuration.get(p.name, p.start) for p in parameters for n in p.constexprs}
-    options = {p.role.value: configuration.get(p.name, p.start) for p in parameters if p.role in OPTIONS}
+    options = {p.role.value: configuration.get(p.name, p.start) for p in parameters if p.role in LAUNCH_OPTIONS}
     given = call.args[0] if call.args else next(k.value for k in call.keywords if k.arg == "kwargs")
     entries = []
     if isinstance(given, ast.Dict):

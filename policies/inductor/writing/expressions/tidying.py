@@ -13,7 +13,7 @@ from kernelwright.policies.inductor.writing.expressions.sums import ARITHMETIC, 
 INDEX = re.compile(r"([xyz]|r\d_)(index|\d+)$")
 """Inductor's names for places of elements, which are whole numbers."""
 SIZE = re.compile(r"ks\d+$|([xyz]|r\d_)numel$")
-"""The same of sizes that the host passes."""
+"""Names of sizes that the host passes."""
 ACCUMULATOR = re.compile(r"_tmp\d+$")
 COMBINING = ("maximum", "minimum")
 """Helpers that broadcast what they combine."""
@@ -28,7 +28,7 @@ def tidy_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def _values_of(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
-    """What each name is assigned."""
+    """Returns the value that is assigned to each name."""
     found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -86,7 +86,7 @@ class _Tidying(ast.NodeTransformer):
         values = _values_of(function)
         self._constants = _constants_of(values)
         self._once = {name: given[0] for name, given in values.items() if len(given) == 1}
-        """What is assigned in one place only."""
+        """Values of names that are assigned in one place only."""
 
     def _full(self, node: ast.expr) -> ast.Call | None:
         """The `tl.full` that an expression is or names."""
@@ -95,7 +95,7 @@ class _Tidying(ast.NodeTransformer):
         return node if isinstance(node, ast.Call) and _calls(node, "tl.full") else None
 
     def _number(self, node: ast.expr, other: ast.expr) -> ast.expr | None:
-        """What a constant tensor holds, where the other operand gives the type."""
+        """Returns the value of a constant tensor, where the other operand gives the type."""
         full = self._full(node)
         if full is None or len(full.args) != 3 or self._full(other) is not None:
             return None
@@ -295,7 +295,7 @@ def _of_sizes(value: ast.expr) -> bool:
 
 
 def use_augmented_assignments(function: ast.FunctionDef) -> None:
-    """`total = total + x` as `total += x`, in place."""
+    """Rewrites `total = total + x` as `total += x`, in place."""
     _Augmented().visit(function)
 
 

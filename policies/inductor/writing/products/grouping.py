@@ -11,7 +11,7 @@ GROUPED = """row_tile, column_tile = tl.swizzle2d(
 """Groups of tiles that share their operands in the L2 cache (triton.language.swizzle2d)."""
 
 
-def grouped(function: ast.FunctionDef) -> bool:
+def group_tiles(function: ast.FunctionDef) -> bool:
     """Lets programs that run at once take tiles near each other, where the kernel has one tile a program.
 
     Returns whether it was done.

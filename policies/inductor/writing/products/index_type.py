@@ -13,7 +13,7 @@ INDEX_TYPE = '''def index_type(*tensors):
 """The last block may reach beyond the last element, where masks are; hence the distance to 2**31."""
 
 
-def by_index_type(function: ast.FunctionDef) -> bool:
+def use_index_type(function: ast.FunctionDef) -> bool:
     """Gives indices of 64 bits the type INDEX, a constant of the kernel, in place. Returns whether there were any."""
     casting = _Casting()
     casting.visit(function)

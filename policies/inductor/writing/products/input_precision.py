@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 
-def by_tf32(function: ast.FunctionDef) -> None:
+def use_tf32_products(function: ast.FunctionDef) -> None:
     """Lets every product of a kernel round its operands to tf32, in place."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.dot":

@@ -17,7 +17,7 @@ SMALL_SUM = "small_sum"
 SUM_OF_THREE = re.compile(r"(\w+) \+ (\w+) \+ (\w+)")
 
 
-def splits(text: str) -> bool:
+def is_operand_split(text: str) -> bool:
     """Whether a kernel, as Inductor wrote it, splits an operand into its parts."""
     return "tl.dot(" not in text and bool(
         re.search(r"(\w+) = (\w+)\.to\(tl\.float16\)\s+(\w+) = \1\.to\(tl\.float32\)\s+(\w+) = \2 - \3\s", text)

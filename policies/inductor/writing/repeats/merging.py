@@ -9,7 +9,7 @@ import copy
 import re
 from dataclasses import replace
 
-from kernelwright.policies.inductor.writing.kernels import Kernel, named_again
+from kernelwright.policies.inductor.writing.kernels import Kernel, rename_kernels
 from kernelwright.policies.inductor.writing.launch import Host
 
 NUMEL = re.compile(r"[xyz]numel|r\d_numel")
@@ -31,7 +31,7 @@ def merge_kernels(kernels: dict[str, Kernel], host: Host) -> None:
         if len(group) > 1:
             _merge(group, host)
     left = {launch.kernel.original: launch.kernel for launch in host.launches()}
-    named_again([kernel for original, kernel in kernels.items() if original in left])
+    rename_kernels([kernel for original, kernel in kernels.items() if original in left])
 
 
 def _form(kernel: Kernel) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-MOST_CHARACTERS = 32
+MAX_NAME_CHARACTERS = 32
 """Of such a name."""
 COMPOUND = ("_by_", "_plus_", "_minus_", "_over_")
 """What such a name has inside it."""
@@ -13,7 +13,7 @@ COMPOUND = ("_by_", "_plus_", "_minus_", "_over_")
 def name_of(node: ast.expr) -> str:
     """A name for arithmetic of sizes, `s_by_2_plus_1` for `2 * s + 1`; empty where there is none that is short."""
     made = _words(node)
-    return made if made.isidentifier() and len(made) <= MOST_CHARACTERS else ""
+    return made if made.isidentifier() and len(made) <= MAX_NAME_CHARACTERS else ""
 
 
 def _words(node: ast.expr) -> str:

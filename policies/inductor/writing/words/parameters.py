@@ -6,7 +6,7 @@ import ast
 import re
 
 from kernelwright.policies.inductor.tracing.graph import simple_path
-from kernelwright.policies.inductor.values.complex_numbers import bare
+from kernelwright.policies.inductor.values.complex_numbers import unwrapped_path
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Launch
 from kernelwright.policies.inductor.writing.words.computed_sizes import name_of
@@ -26,7 +26,7 @@ def parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
         same = len(set(values)) == 1
         if "ptr" in old:
             made = f"{simple_path(values[0])}_pointer" if same and re.fullmatch(r"[\w.\[\]']+",
-                bare(values[0])) else _numbered("out" if "out" in old else "in", numbers)  # fmt: skip
+                unwrapped_path(values[0])) else _numbered("out" if "out" in old else "in", numbers)  # fmt: skip
         elif values in by_value:
             found[old] = by_value[values]
             continue

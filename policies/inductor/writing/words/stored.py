@@ -13,7 +13,7 @@ REDUCTIONS = {
     "any_of": "found",
 }  # fmt: skip
 """Function -> what its result is called."""
-MOST_STEPS = 8
+MAX_STEPS_FOLLOWED = 8
 """From what is stored back to what made it."""
 
 
@@ -45,7 +45,7 @@ def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
 
 
 def _word(node: ast.expr, values: dict[str, ast.expr]) -> str:
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS_FOLLOWED):
         if isinstance(node, ast.Name) and node.id in values:
             node = values[node.id]
         elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call):

@@ -39,10 +39,10 @@ class Step:
 
 @dataclass(frozen=True)
 class ChainSite:
-    """Where in a kernel a chain is computed."""
+    """The place in a kernel at which a chain is computed."""
 
     value: str
-    """The variable."""
+    """The name of the variable that holds the current value."""
     offsets: str
     """Offsets of the current element in a tensor of the same shape."""
     mask: str
@@ -54,7 +54,7 @@ class ChainSite:
 
 @dataclass
 class ChainNeeds:
-    """What a chain needs of its kernel and its launch."""
+    """The parameters and values that a chain needs of its kernel and its launch."""
 
     parameters: list[str] = field(default_factory=list)
     values: list[str] = field(default_factory=list)

@@ -16,7 +16,9 @@ ARGUMENTS_OVER_AXES = ("kernel_size", "stride", "padding", "output_padding", "di
 SPELT_OUT_SHARE = 0.6
 """The share of training's layers whose every argument is the model's. Held-out problems stay what they were."""
 ARGUMENT_FORM_WEIGHTS = (4, 4, 2)
-"""How often such a layer takes numbers, tuples, or an argument for each axis."""
+"""Weights of the three ways in which such a layer is given its arguments: numbers, tuples, or one argument for each
+axis.
+"""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
 
 
 def _names(sketch: Sketch, axes: int, transposed: bool) -> tuple[str, ...]:
-    """What a layer is called after its operation."""
+    """Returns the names that a layer may have, after its operation."""
     if not transposed:
         return (f"conv{axes}d",)
     return ("conv_transpose", f"conv_transpose{axes}d") if sketch.wild else ("conv_transpose",)
@@ -151,7 +153,7 @@ def _per_axis(name: str, axes: int) -> list[str]:
 
 
 def _window(sketch: Sketch, axes: int, transposed: bool) -> list[str]:
-    """kernel_size, stride, padding, dilation: as arguments, numbers or pairs."""
+    """Draws kernel_size, stride, padding and dilation, written as arguments, numbers or pairs."""
     chosen: list[tuple[str, str]] = []
     uneven = axes > 1 and sketch.chance(0.25)
     size = sketch.pick((3, 3, 2, 5 if axes < 3 else 3))

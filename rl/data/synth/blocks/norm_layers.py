@@ -6,7 +6,7 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
 def group_layer(sketch: Sketch, channels: str) -> tuple[str, bool]:
-    """The layer; whether it has weights."""
+    """Returns the text of the layer, and whether it has weights."""
     _even(sketch, channels)
     groups = sketch.free(sketch.pick(("num_groups", "groups")))
     value = sketch.size(groups, (2, 4, 8), (2,)) if sketch.chance(0.5) else sketch.pick(("2", "2", "1"))
@@ -28,7 +28,7 @@ def batch_layer(sketch: Sketch, axes: int, channels: str) -> str:
 
 
 def instance_layer(sketch: Sketch, axes: int, channels: str) -> tuple[str, bool]:
-    """The layer; whether it has weights."""
+    """Returns the text of the layer, and whether it has weights."""
     _channels(sketch, channels)
     affine = sketch.chance(0.4)
     return f"nn.InstanceNorm{axes}d({channels}{_eps(sketch, ('momentum',))}{', affine=True' if affine else ''})", affine
@@ -40,7 +40,7 @@ def _channels(sketch: Sketch, channels: str) -> None:
 
 
 def _even(sketch: Sketch, channels: str) -> None:
-    """So that two groups part the channels of the small size too."""
+    """Makes the channels even, so that two groups divide the small size too."""
     full, cpu = sketch.sizes[channels]
     sketch.sizes[channels] = (full, cpu if cpu % 2 == 0 else 4)
 

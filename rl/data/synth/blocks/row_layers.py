@@ -20,7 +20,7 @@ RMS_SPELLINGS = (
 
 @dataclass(frozen=True)
 class NormScaling:
-    """What the host gives a norm's kernel: expressions, "" where there is none."""
+    """The expressions that the host passes to a norm's kernel; "" where there is none."""
 
     eps: str
     gamma: str = ""

@@ -1,3 +1,3 @@
-"""What every family of generated programs shares: drawing, sketching, naming, launching, verifying, and typical
-mistakes.
+"""The engine that every family of generated programs shares: drawing, sketching, naming, launching, verifying, and
+typical mistakes.
 """

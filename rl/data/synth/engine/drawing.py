@@ -69,7 +69,9 @@ FAMILIES: tuple[Family, ...] = (
 
 
 TRAINING_WEIGHTS = {"convolution": 1.5, "pooling": 1.4, "losses": 1.5}
-"""What a policy gets wrong most is drawn more often for its training; held-out problems stay what they were."""
+"""Weights of families whose programs policies often get wrong: they are drawn more often for training. Held-out
+problems are drawn without these weights.
+"""
 
 
 def draw_program(seed: str, split: Split) -> Program | None:

@@ -1,5 +1,5 @@
-"""What follows a product or a convolution in kernels of its own: pooling, softmax and norms, each kind once, a
-reduction at the end.
+"""The parts that follow a product or a convolution in kernels of their own: pooling, softmax and norms, each kind once,
+and a reduction at the end.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ DRAWS_AT_A_TIME = 1
 """Draws that a process takes at a time: one is a second of work and more."""
 SHARD_ROWS = 1024
 MAX_SECONDS_UNWRITTEN = 60.0
-"""After which rows are written though a shard is not full."""
+"""Longest time that verified rows wait in memory for a full shard."""
 MAX_KEPT_REASONS = 60
 
 
 class CorpusRequest(Value):
-    """One corpus. What is compared when a folder is gone on with."""
+    """The settings of one corpus, which must be equal where a later call continues in the same folder."""
 
     seed: int = 0
     split: Split = Split.TRAIN
@@ -39,7 +39,7 @@ class CorpusRequest(Value):
 
 
 class CorpusProgress(Value):
-    """How far a corpus is, as it stands in its folder."""
+    """The progress of a corpus, as it is stored in its folder."""
 
     wanted: CorpusRequest = CorpusRequest()
     next: int = 0
@@ -205,7 +205,7 @@ def _one(wanted: CorpusRequest, number: int, forbidden: frozenset[str] | None) -
 
 
 def state_of(folder: Path) -> CorpusProgress | None:
-    """What `rl data synth` wrote of a corpus; None where it is not of that make."""
+    """Reads the progress of a corpus that `rl data synth` wrote; None where the folder was not written by it."""
     try:
         return CorpusProgress(**json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError):

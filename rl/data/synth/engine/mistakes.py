@@ -1,6 +1,4 @@
-"""What goes wrong in kernels that people and models write: each mistake is a place in a text and what stands there
-instead.
-"""
+"""Typical mistakes of people and models in kernels: each is a pattern in the text and its replacement."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def rename_identifiers(sketch: Sketch, reference: str, candidate: str) -> tuple[
 
 
 def _names(sketch: Sketch, rng: random.Random) -> list[str]:
-    """What is renamed. A name that a family's kernel has for itself stays."""
+    """Returns the names to replace. A name that the family's kernel uses itself stays."""
     layers = [line.split(" = ")[0].removeprefix("self.") for line in sketch.reference_init if line.startswith("self.")]
     own = list(dict.fromkeys([*(n for n, _ in sketch.arguments), *layers, *sketch.sizes]))
     inputs = [name for name, _ in sketch.inputs if name != "x" and name not in own]

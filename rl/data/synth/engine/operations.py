@@ -26,9 +26,9 @@ class Op:
     """Values that the constant takes; empty: there is none."""
     b: tuple[float, ...] = ()
     constant: str = ""
-    """What an argument that holds `a` is called: one of these, parted by blanks."""
+    """The names of the argument that holds `a`, separated by blanks; one of them is drawn."""
     bound: str = ""
-    """The same of `b`, each beside the name of `a` at its place."""
+    """The names of the argument that holds `b`, in the order of the names of `a`."""
     weight: float = 1.0
     plain: bool = False
     """A benchmark asks for this operation alone, so that it is never a whole problem here."""

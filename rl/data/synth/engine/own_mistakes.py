@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class MistakesRequest(Value):
-    """What is asked of which problems."""
+    """The problems and the sampling settings of a collection of a policy's mistakes."""
 
     seed: int = 0
     split: Split = Split.TRAIN
@@ -40,11 +40,11 @@ class MistakesRequest(Value):
 
 
 class MistakesProgress(Value):
-    """What has come of it so far."""
+    """The counts of such a collection so far."""
 
     problems: int = 0
     drafts: int = 0
-    """Different ones, judged."""
+    """Number of different drafts that were judged."""
     right: int = 0
     repairs: int = 0
     faults: dict[str, int] = {}

@@ -11,7 +11,7 @@ T = TypeVar("T")
 LAYERS_WITH_WEIGHTS = ("nn.LayerNorm", "nn.GroupNorm", "nn.BatchNorm", "nn.Linear", "nn.Conv")
 """Layers with weights that a reference may draw otherwise than torch does."""
 INPUT_SPREADS = (" * 2.0", " * 0.5", " - 0.5", " + 0.5", " * 3.0", " * 2.0 + 0.5", " * 2.0 - 1.0")
-"""What get_inputs puts behind a draw."""
+"""Factors and offsets that get_inputs applies to a random tensor."""
 
 
 class NameTaken(Exception):
@@ -77,14 +77,13 @@ class Sketch:
         return self.rng.choice(options)
 
     def size(self, name: str, full: Sequence[int], cpu: Sequence[int]) -> str:
-        """A module-level size; its name."""
+        """Adds a module-level size and returns its name."""
         self.sizes[name] = (self.rng.choice(full), self.rng.choice(cpu))
         return name
 
     def input(self, name: str, shape: Sequence[str], make: str = "") -> str:
-        """One more argument of forward.
-
-        `make`: an expression with `{shape}`; None draws from a normal or uniform distribution.
+        """Adds an argument of forward. `make`: an expression with `{shape}`; None draws from a normal or uniform
+        distribution.
         """
         made = make or f"torch.{self.rng.choice(('randn', 'randn', 'rand'))}({{shape}}{{dtype}}){self._spread(shape)}"
         dtype = f", dtype=torch.{self.dtype}" if self.narrow else ""
@@ -104,7 +103,7 @@ class Sketch:
         return any(name == taken for taken, _ in self.arguments)
 
     def argument(self, name: str, value: str, keep: bool = True) -> str:
-        """One more argument of both models; `self.name` holds it in both where `keep`. Raises NameTaken."""
+        """Adds an argument of both models; `self.name` holds it in both where `keep`. Raises NameTaken."""
         if self.takes(name):
             raise NameTaken(name)
         self.arguments.append((name, value))
@@ -114,7 +113,7 @@ class Sketch:
         return name
 
     def module(self, name: str, text: str, weights: bool = True) -> str:
-        """A layer of the reference; where it has weights the candidate has the same one."""
+        """Adds a layer to the reference; where it has weights the candidate has the same one."""
         self.reference_init.append(f"self.{name} = {text}")
         if weights:
             self.init.append(f"self.{name} = {text}")
@@ -163,10 +162,12 @@ class Sketch:
         )
 
     def local(self, name: str) -> str:
-        """What a kernel calls it: another name where the family's kernel has that one for itself."""
+        """Returns the name that a kernel uses for a parameter: another one where the family's kernel has that name
+        itself.
+        """
         return f"{name}2" if name in self.reserved else name
 
     def target(self) -> str:
-        """What the next kernel's output is called."""
+        """Returns the name of the next kernel's output."""
         self.done += 1
         return "out" if self.done == self.stages else f"hidden{self.done if self.done > 1 else ''}"

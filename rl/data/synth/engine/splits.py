@@ -15,7 +15,7 @@ HELD_OUT_FAMILIES = frozenset({"embedding", "quantisation"})
 TRAINING_DEPTH = 5
 """Operations of the longest chains in training."""
 HELD_OUT_ONE_IN = 11
-"""One in so many pairs of neighbouring operations is held out."""
+"""One of so many pairs of neighbouring operations is held out."""
 
 BENCHMARK_OPERATIONS = re.compile(
     r"matmul(_\w+)?|bmm(_\w+)?|matvec\w*|diagonal_matmul|softmax|log_softmax"
@@ -23,7 +23,7 @@ BENCHMARK_OPERATIONS = re.compile(
     r"|(reverse_|masked_)?cumsum|cumprod|(max|avg)_pool\dd|\w+_conv\dd|attention"
     r"|(mse|smooth_l1|hinge|kl_div|triplet|cosine|cross_entropy)_loss"
 )
-"""What a benchmark asks for with nothing round it: never a whole problem here. Compositions teach it."""
+"""Operations that a benchmark asks for alone. None of them is a whole problem here; compositions contain them."""
 
 
 def is_single_benchmark_operation(ops: tuple[str, ...]) -> bool:

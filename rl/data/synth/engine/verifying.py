@@ -21,7 +21,7 @@ FAULTS_OF_THE_MACHINE = frozenset({Fault.TIMEOUT, Fault.MEMORY})
 
 
 class TaskOutcome(Value):
-    """What came of one task."""
+    """The result of one task."""
 
     number: int
     """The number of the draw, in the order of the seed."""
@@ -79,7 +79,9 @@ def row_for(
 
 
 def prompt_of(task: Task, code: str = "", said: Report | None = None) -> str:
-    """What the agent asks a policy of the compact form: for a draft, or for a repair of `code`."""
+    """Returns the prompt that the agent writes for a policy of the compact form: for a draft, or for a repair of
+    `code`.
+    """
     from kernelwright.agent.loop.feedback import write_compact_feedback
     from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.policies.base import PromptForm

@@ -8,7 +8,7 @@ from kernelwright.rl.data.synth.blocks.norm_layers import batch_layer
 from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
-from kernelwright.rl.data.synth.families.reductions import centred
+from kernelwright.rl.data.synth.families.reductions import squared_deviation_passes
 
 
 def column_norm_program(sketch: Sketch, depth: int) -> Program:
@@ -29,7 +29,7 @@ def column_norm(sketch: Sketch, depth: int) -> None:
     walk = AxisKernel(sketch, INNER_AXIS, [], leading=True)
     walk.extra.parameters += ["gamma_ptr", "beta_ptr", "eps"]
     walk.extra.values += [f"self.{name}.weight", f"self.{name}.bias", f"self.{name}.eps"]
-    centred(walk)
+    squared_deviation_passes(walk)
     walk.at(
         "factor = tl.rsqrt(tl.sum(acc, axis=0) / length + eps)",
         "gamma = tl.load(gamma_ptr + cols, mask=cols < inner)",

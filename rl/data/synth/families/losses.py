@@ -24,9 +24,9 @@ class Loss:
     name: str
     torch: tuple[str, ...]
     triton: tuple[str, ...]
-    """Lines; the last sets `loss`."""
+    """Lines of the kernel; the last one assigns `loss`."""
     target: str = ""
-    """How targets are drawn; empty: like predictions."""
+    """The distribution of the targets; empty where they are drawn like the predictions."""
     plain: bool = False
 
 
@@ -96,7 +96,7 @@ def _kernels(sketch: Sketch, chosen: Loss, steps: list, factor: str, names: tupl
         "    tl.store(part_ptr + tl.program_id(0), tl.sum(tl.where(mask, loss, 0.0), axis=0))",
     ]
     sketch.kernels.append(kernel("loss_kernel", ["x_ptr", "y_ptr", *extra.parameters, "part_ptr", "n", "BLOCK"], body))
-    add_up(sketch, factor)
+    write_sum_kernel(sketch, factor)
     first = names[0]
     values = ", ".join([first, names[1], *extra.values, "part", "n"])
     sketch.host += [
@@ -109,8 +109,8 @@ def _kernels(sketch: Sketch, chosen: Loss, steps: list, factor: str, names: tupl
     ]
 
 
-def add_up(sketch: Sketch, factor: str = "") -> None:
-    """The second kernel: the sum of n parts over `count`, times the factor."""
+def write_sum_kernel(sketch: Sketch, factor: str = "") -> None:
+    """Writes the second kernel, which adds up n partial sums, divides by `count` and multiplies by the factor."""
     scaled = f"{factor} * " if factor else ""
     body = [*SUM_KERNEL_LINES, f"    tl.store(out_ptr, {scaled}tl.sum(acc, axis=0) / count)"]
     sketch.kernels.append(kernel("total_kernel", ["part_ptr", "out_ptr", "n", "count", "BLOCK"], body))
@@ -141,7 +141,7 @@ def _finished_row_loss(
     pointers = [f"{p}_ptr" for p in ("x", "y", "z")[: len(inputs)]]
     scalars = ["margin"] if sketch.takes("margin") else []
     sketch.kernels.append(kernel("loss_kernel", [*pointers, "part_ptr", "columns", *scalars, "BLOCK"], body))
-    add_up(sketch, factor)
+    write_sum_kernel(sketch, factor)
     first = inputs[0]
     sketch.host += [
         f"rows, columns = {first}.shape",

@@ -39,7 +39,7 @@ GROUPED_ORDER_LINES = (
 
 @dataclass
 class Product:
-    """What one product's kernel is written with."""
+    """The operands and sizes that the kernel of one product is written for."""
 
     a: str
     """The host's variable of the left operand, (M, K) after strides."""

@@ -11,7 +11,7 @@ from kernelwright.rl.data.synth.blocks.row_layers import NormScaling, layer_norm
 from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
-from kernelwright.rl.data.synth.families.reductions import LOWEST, centred, online
+from kernelwright.rl.data.synth.families.reductions import LOWEST, online_exp_sum_pass, squared_deviation_passes
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ def _says(*spellings: str) -> Callable[[Sketch, str], None]:
 
 
 def _softmax(walk: AxisKernel) -> str:
-    online(walk)
+    online_exp_sum_pass(walk)
     s = walk.axis.spread
     return f"tl.exp(x - top{s}) / total{s}"
 
 
 def _log_softmax(walk: AxisKernel) -> str:
-    online(walk)
+    online_exp_sum_pass(walk)
     s = walk.axis.spread
     if s:
         return f"x - top{s} - tl.log(total){s}"
@@ -76,21 +76,21 @@ def _less_max(walk: AxisKernel) -> str:
 
 
 def _standard(walk: AxisKernel) -> str:
-    centred(walk)
+    squared_deviation_passes(walk)
     walk.at(f"factor = 1.0 / (tl.sqrt(tl.sum(acc, axis=0) / ({walk.axis.count} - 1)) + 1e-5)")
     s = walk.axis.spread
     return f"(x - mean{s}) * factor{s}"
 
 
 def _biased(walk: AxisKernel) -> str:
-    centred(walk)
+    squared_deviation_passes(walk)
     walk.at(f"factor = tl.rsqrt(tl.sum(acc, axis=0) / {walk.axis.count} + 1e-5)")
     s = walk.axis.spread
     return f"(x - mean{s}) * factor{s}"
 
 
 def _layer(walk: AxisKernel) -> str:
-    centred(walk)
+    squared_deviation_passes(walk)
     walk.at(f"factor = tl.rsqrt(tl.sum(acc, axis=0) / {walk.axis.count} + eps)")
     s = walk.axis.spread
     return f"(x - mean{s}) * factor{s}"

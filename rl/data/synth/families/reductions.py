@@ -22,7 +22,7 @@ class Reduction:
     torch: tuple[str, ...]
     """`{k}` is ", keepdim=True" or nothing."""
     passes: Callable[[AxisKernel], str]
-    """Writes the passes; the name of the reduced value."""
+    """Writes the passes and returns the name of the reduced value."""
     integer: bool = False
     weight: float = 1.0
 
@@ -96,10 +96,10 @@ def _argmin(walk: AxisKernel) -> str:
     return _extreme_index(walk, HIGHEST, "<", "tl.min")
 
 
-def centred(walk: AxisKernel) -> None:
-    """Two passes: `mean`, then `acc` with the squares about it.
+def squared_deviation_passes(walk: AxisKernel) -> None:
+    """Writes two passes: `mean`, then `acc` with the squared deviations from it.
 
-    Sums of squares alone lose everything where a row is constant.
+    A sum of squares alone loses all precision where a row is constant.
     """
     walk.accumulator("acc", "0.0")
     walk.each(f"acc += {walk.masked('0.0')}")
@@ -109,19 +109,19 @@ def centred(walk: AxisKernel) -> None:
 
 
 def _variance(walk: AxisKernel) -> str:
-    centred(walk)
+    squared_deviation_passes(walk)
     walk.at(f"y = tl.sum(acc, axis=0) / ({walk.axis.count} - 1)")
     return "y"
 
 
 def _deviation(walk: AxisKernel) -> str:
-    centred(walk)
+    squared_deviation_passes(walk)
     walk.at(f"y = tl.sqrt(tl.sum(acc, axis=0) / ({walk.axis.count} - 1))")
     return "y"
 
 
-def online(walk: AxisKernel) -> None:
-    """One pass: `top`, the maximum so far, and `total`, the sum of exp(x - top)."""
+def online_exp_sum_pass(walk: AxisKernel) -> None:
+    """Writes one pass: `top`, the maximum so far, and `total`, the sum of exp(x - top)."""
     walk.other = LOWEST if not walk.before else "0.0"
     x = walk.masked(LOWEST)
     first = [f"top = tl.full((BLOCK,), {LOWEST}, tl.float32)", "total = tl.zeros((BLOCK,), tl.float32)"]
@@ -135,7 +135,7 @@ def online(walk: AxisKernel) -> None:
 
 
 def _logsumexp(walk: AxisKernel) -> str:
-    online(walk)
+    online_exp_sum_pass(walk)
     walk.at("y = top + tl.log(total)")
     return "y"
 

@@ -45,5 +45,5 @@ def test_a_cluster_gives_out_its_gpus_itself():
     fields = spread({**ASKED, "judge": "cuda:0", "ray": "auto"}, str)
     assert fields == {"device": "cuda:0", "judge": "cuda:0", "ray": "auto", "seed": 3}
     for more in ({"sampling_device": "cuda:1"}, {"judge": "cuda:0,cuda:1"}):
-        with pytest.raises(InputError, match="the cluster gives out its GPUs"):
+        with pytest.raises(InputError, match="the cluster assigns its GPUs"):
             spread({**ASKED, "ray": "auto", **more}, str)

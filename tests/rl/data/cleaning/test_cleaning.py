@@ -7,10 +7,10 @@ import pytest
 
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.errors import InputError
-from kernelwright.rl.data.cleaning.labelling import Unlabelled, label
+from kernelwright.rl.data.cleaning.labelling import MissingLabel, label_corpus
 from kernelwright.rl.data.cleaning.near_duplicates import NearDuplicates, minhash_signature
 from kernelwright.rl.data.cleaning.programs import programs_in
-from kernelwright.rl.data.cleaning.running import clean
+from kernelwright.rl.data.cleaning.running import clean_corpus
 from kernelwright.rl.data.cleaning.suites import Benchmarks, problems_of
 from kernelwright.rl.data.corpus_figures import gather_facts
 from kernelwright.rl.data.corpus_report import remarks, write_report
@@ -115,7 +115,7 @@ def test_a_benchmarks_problem_is_dropped_however_it_is_spelt(tmp_path, benchmark
         reference("return torch.cos(x) + 1.0"),
     )
     write_rows(tmp_path / "in", rows)
-    result = clean(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
+    result = clean_corpus(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
     assert (result.rows, result.leaked, result.kept) == (3, 2, 1)
     assert result.leaks == {"kernelbench:1/1": 1, "kernelbench:1/2": 1}
     assert result.flagged == 1
@@ -142,7 +142,7 @@ SAID = (
 )
 def test_a_benchmarks_problem_in_a_text_is_dropped_without_a_reference(tmp_path, benchmark, prompt, completion):
     write_rows(tmp_path / "in", [row_of(Kind.INSTRUCT, prompt, completion), row_of(Kind.INSTRUCT, "Write", "@jit")])
-    result = clean(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
+    result = clean_corpus(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
     assert (result.leaked, result.leaks) == (1, {"kernelbench:1/1": 1})
     assert (result.rows, result.uncompared, result.kept) == (2, 1, 1)
 
@@ -150,7 +150,7 @@ def test_a_benchmarks_problem_in_a_text_is_dropped_without_a_reference(tmp_path,
 def test_a_prompt_with_a_benchmarks_words_is_flagged_without_a_reference(tmp_path, benchmark):
     cut = reference("return torch.cos(x)").replace("def forward(self, x):", "def forward(self, x) ->")
     write_rows(tmp_path / "in", [row_of(Kind.FIM, cut, "rest")])
-    result = clean(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
+    result = clean_corpus(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
     assert (result.leaked, result.flagged, result.uncompared) == (0, 1, 1)
 
 
@@ -178,7 +178,7 @@ def test_exact_and_near_duplicates_go_and_another_graph_stays(tmp_path):
     other = row_of(Kind.DRAFT, text, code.replace("line_7 ", "other "), reference=reference("return torch.exp(x) * x"))
     first = row_of(Kind.DRAFT, text, code, reference=text)
     write_rows(tmp_path / "in", [first, again, nearly, other])
-    result = clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
+    result = clean_corpus(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
     assert (result.exact, result.near, result.kept) == (1, 1, 2)
 
 
@@ -200,9 +200,9 @@ def test_an_interrupted_cleaning_uses_what_it_has(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        clean(tmp_path / "in", tmp_path / "out", [], 1, stop)
+        clean_corpus(tmp_path / "in", tmp_path / "out", [], 1, stop)
     steps: list[str] = []
-    result = clean(tmp_path / "in", tmp_path / "out", [], 1, steps.append)
+    result = clean_corpus(tmp_path / "in", tmp_path / "out", [], 1, steps.append)
     assert result.kept == 4
     assert not any("looked at" in step for step in steps)
     assert len(list(read_rows(tmp_path / "out"))) == 4
@@ -212,21 +212,21 @@ def test_an_interrupted_cleaning_uses_what_it_has(tmp_path):
 def test_a_source_that_changed_is_not_given_the_old_result(tmp_path):
     rows = rows_of(reference("return torch.exp(x) * x"), reference("return torch.tan(x) * x"))
     write_rows(tmp_path / "in", rows[:1])
-    first = clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
-    assert clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None) == first
+    first = clean_corpus(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
+    assert clean_corpus(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None) == first
     write_rows(tmp_path / "in", rows[1:])
     with pytest.raises(InputError, match="has changed since"):
-        clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
+        clean_corpus(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
     (tmp_path / "in" / "rows-00001.parquet").unlink()
-    assert clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None) == first
+    assert clean_corpus(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None) == first
     os.utime(tmp_path / "in" / "rows-00000.parquet", ns=(1, 1))
     with pytest.raises(InputError, match="has changed since"):
-        clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
+        clean_corpus(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
 
 
 def test_a_corpus_of_leaks_only_leaves_an_empty_one_that_can_be_reported(tmp_path, benchmark):
     write_rows(tmp_path / "in", rows_of(reference("return x.cos()")))
-    result = clean(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
+    result = clean_corpus(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
     assert (result.leaked, result.kept, list(read_rows(tmp_path / "out"))) == (1, 0, [])
     assert remarks(result, None) == ["Nothing is left of 1 rows: the corpus is empty."]
     write_report(tmp_path / "out", gather_facts(tmp_path / "out", [benchmark]), tmp_path / "out")
@@ -238,9 +238,9 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("dear")
     with pytest.raises(InputError, match="not empty"):
-        clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
+        clean_corpus(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
     with pytest.raises(InputError, match="is no suite"):
-        clean(tmp_path / "in", tmp_path / "other", ["kernelbenck:here"], 1, lambda _: None)
+        clean_corpus(tmp_path / "in", tmp_path / "other", ["kernelbenck:here"], 1, lambda _: None)
 
 
 def test_labels_are_the_tools_own(tmp_path):
@@ -251,7 +251,7 @@ def test_labels_are_the_tools_own(tmp_path):
     bare = row_of(Kind.TRANSLATE, "p", "def kernel(): ...", reference=task.problem.source)
     useless = row_of(Kind.TRANSLATE, "p", task.solution, reference="class Other: ...")
     write_rows(tmp_path, [good, bad, prose, bare, useless])
-    told = label(tmp_path, ("sm_90", "sm_80"), correct=False, workers=1, say=lambda _: None)
+    told = label_corpus(tmp_path, ("sm_90", "sm_80"), correct=False, workers=1, say=lambda _: None)
     found = list(read_rows(tmp_path))
     assert [row.compile for row in found] == [
         {"sm_90": True, "sm_80": True},
@@ -261,7 +261,7 @@ def test_labels_are_the_tools_own(tmp_path):
         {},
     ]
     assert [row.correct for row in found] == [None] * 5
-    assert (told.judged, told.unlabelled) == (2, dict.fromkeys(set(Unlabelled) - {Unlabelled.NO_SIGNATURE}, 1))
+    assert (told.judged, told.unlabelled) == (2, dict.fromkeys(set(MissingLabel) - {MissingLabel.NO_SIGNATURE}, 1))
 
 
 def test_a_report_proves_what_is_not_in_the_data(tmp_path, benchmark):
@@ -276,7 +276,7 @@ def test_a_report_proves_what_is_not_in_the_data(tmp_path, benchmark):
     assert "could not be compared" not in page
     assert {p.name for p in written} == {"report.md", "provenance.json", "families.png", "lengths.png"}
     assert json.loads((tmp_path / "r" / "provenance.json").read_text())["against"]["kernelbench"] == 2
-    result = clean(tmp_path / "c", tmp_path / "cleaned", [benchmark], 1, lambda _: None)
+    result = clean_corpus(tmp_path / "c", tmp_path / "cleaned", [benchmark], 1, lambda _: None)
     after = gather_facts(tmp_path / "cleaned", [benchmark])
     assert (after.leaks, after.suites) == ((), result.suites)
 

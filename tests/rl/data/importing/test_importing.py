@@ -252,7 +252,7 @@ def test_a_folder_that_is_there_is_not_written_over(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"instruction": "a", "output": "b"}\n')
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("")
-    with pytest.raises(InputError, match="there already"):
+    with pytest.raises(InputError, match="exists already"):
         import_corpus(CorpusFormat.JSONL, tmp_path / "a.jsonl", tmp_path / "out", ImportOptions())
     with pytest.raises(InputError, match="nothing at"):
         import_corpus(CorpusFormat.JSONL, tmp_path / "none.jsonl", tmp_path / "new", ImportOptions())

@@ -20,7 +20,7 @@ from tests.rl.novice import KERNEL, problem  # noqa: E402
 ROOT = Path(__file__).parents[4]
 SHORT_OF_MEMORY = """
     import traceback
-    if "set_up" in {frame.name for frame in traceback.extract_stack()}:
+    if "prepare_problem" in {frame.name for frame in traceback.extract_stack()}:
         raise torch.cuda.OutOfMemoryError("no room")
     return x * 2.0
 """

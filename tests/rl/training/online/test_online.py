@@ -159,7 +159,7 @@ def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(
 @pytest.mark.slow
 def test_the_same_command_does_not_write_over_a_policy_that_is_there(trained_online, novice, problems):
     folder = trained_online[2]
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         train_online(options(novice, problems, folder / "better", max_steps=5, lag=1))
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from kernelwright.rl.training.online.looping import promote, read_record
-from kernelwright.rl.training.online.measuring import HeldOutFigures, PairedComparison, better, compare, interval
+from kernelwright.rl.training.online.measuring import (
+    HeldOutFigures,
+    PairedComparison,
+    bootstrap_interval,
+    compare,
+    is_better,
+)
 from kernelwright.rl.training.report import draw_curves, series_of
 from kernelwright.rl.training.safety.alarms import (
     Alarm,
@@ -97,16 +103,16 @@ def measured(split, scores):
 def test_a_candidate_is_better_only_where_all_splits_together_say_so():
     up = compare(measured("a", [0.0] * 20), measured("a", [0.5] * 20))
     down = compare(measured("b", [0.5] * 20), measured("b", [0.4] * 20))
-    assert better([up])[0]
-    assert better([up, down]) == (False, "worse on b: 50.0% -> 40.0%")
-    assert not better([compare(measured("a", [0.5] * 4), measured("a", [0.5] * 4))])[0]
-    assert not better([])[0]
+    assert is_better([up])[0]
+    assert is_better([up, down]) == (False, "worse on b: 50.0% -> 40.0%")
+    assert not is_better([compare(measured("a", [0.5] * 4), measured("a", [0.5] * 4))])[0]
+    assert not is_better([])[0]
 
 
 def test_the_interval_of_a_paired_difference_holds_its_mean():
-    low, high = interval([0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0])
+    low, high = bootstrap_interval([0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0])
     assert low < 0.5 < high
-    assert interval([]) == (0.0, 0.0)
+    assert bootstrap_interval([]) == (0.0, 0.0)
     assert isinstance(compare(measured("a", [0.0]), measured("a", [1.0])), PairedComparison)
 
 
@@ -131,9 +137,9 @@ def test_steps_without_a_row_are_no_collapse_of_entropy(tmp_path):
     pytest.importorskip("transformers")
     from types import SimpleNamespace
 
-    from kernelwright.rl.training.watching import Watching, unwatched
+    from kernelwright.rl.training.watching import TrainingWatcher, ignore_step
 
-    watching = Watching(None, tmp_path, unwatched, LIMITS, max_minutes=None)
+    watching = TrainingWatcher(None, tmp_path, ignore_step, LIMITS, max_minutes=None)
     state = SimpleNamespace(log_history=[], is_world_process_zero=True, global_step=1, max_steps=20)
 
     def log(**figures):

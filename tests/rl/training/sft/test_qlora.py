@@ -16,7 +16,7 @@ from kernelwright.policies.base import Message, PromptForm, Request, Role, Sampl
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
 from kernelwright.rl.training.sft.base_model import load_base, load_tokenizer, parameters
 from kernelwright.rl.training.sft.encoding import RowSelection
-from kernelwright.rl.training.sft.options import FineTuned, Options
+from kernelwright.rl.training.sft.options import FineTuningResult, SftOptions
 from kernelwright.rl.training.sft.presets import PRESETS, PresetName
 from kernelwright.rl.training.sft.running import train
 from kernelwright.tools.sandbox.zygote import visible
@@ -45,9 +45,9 @@ def tiny(tmp_path_factory) -> str:
     return str(save_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
 
 
-def trained(corpus: Path, tiny: str, output: Path, device: str, **changes) -> FineTuned:
+def trained(corpus: Path, tiny: str, output: Path, device: str, **changes) -> FineTuningResult:
     given = {"settings": QUICK, "choice": RowSelection(form=PromptForm.COMPACT), **changes}
-    options = Options(base=tiny, data=corpus, output=output, preset=PresetName.QLORA_3090, device=device, **given)
+    options = SftOptions(base=tiny, data=corpus, output=output, preset=PresetName.QLORA_3090, device=device, **given)
     return train(options, lambda text: None)
 
 

@@ -18,8 +18,14 @@ from kernelwright.policies.local.transformers_policy import TransformersPolicy, 
 from kernelwright.rl.cli import build
 from kernelwright.rl.data.rows import Kind, read_rows, row_of
 from kernelwright.rl.training.sft.batches import Buckets, widths_of
-from kernelwright.rl.training.sft.encoding import RowSelection, chat_messages, encode, gather, without_message
-from kernelwright.rl.training.sft.options import Options
+from kernelwright.rl.training.sft.encoding import (
+    RowSelection,
+    chat_messages,
+    encode,
+    gather_encoded_rows,
+    without_message,
+)
+from kernelwright.rl.training.sft.options import SftOptions
 from kernelwright.rl.training.sft.presets import PresetName
 from kernelwright.rl.training.sft.running import _prepare as prepared
 from kernelwright.rl.training.sft.running import train
@@ -49,7 +55,7 @@ def tiny(tmp_path_factory):
 
 def options(corpus, output, **changes):
     given = {"base": "new:tiny", "settings": QUICK, "batch_tokens": 4096, "vocabulary": 600, **changes}
-    return Options(data=corpus, output=output, **given)
+    return SftOptions(data=corpus, output=output, **given)
 
 
 def quiet(text):
@@ -181,7 +187,7 @@ def test_weights_in_int8_are_small_and_say_nearly_the_same(tiny, tmp_path):
         ({"settings": {"learning_rat": 1}}, "near ones are learning_rate"),
         ({"settings": {"learning_rate": "abc"}}, "expected a number"),
         ({"choice": RowSelection(kinds=(Kind.TRANSLATE,))}, "nothing to train on"),
-        ({"output": "TINY"}, "is there already"),
+        ({"output": "TINY"}, "exists already"),
         ({"data": "EMPTY"}, "no corpus"),
     ],
 )
@@ -323,10 +329,10 @@ def test_drafts_from_the_generator_are_counted_as_not_judged(corpus, tokenizer):
 
 
 def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes(tokenizer):
-    from kernelwright.rl.training.sft.drawn_rows import drawn_ready, drawn_rows
+    from kernelwright.rl.training.sft.drawn_rows import drawn_rows, encoded_drawn_rows
 
     choice = RowSelection(fim=0.5, longest=1000)
-    apart = gather(drawn_ready(60, 5, 2, (), tokenizer, choice), tokenizer.eos_token_id, choice)
+    apart = gather_encoded_rows(encoded_drawn_rows(60, 5, 2, (), tokenizer, choice), tokenizer.eos_token_id, choice)
     here = encode(drawn_rows(60, 5, 1), tokenizer, choice)
     assert apart.counts == here.counts
     assert apart.counts["read"] == 60

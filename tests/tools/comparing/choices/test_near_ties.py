@@ -10,7 +10,7 @@ from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expect, set_up
+from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.report import Fault
 
 REFERENCE = """
@@ -153,8 +153,8 @@ def test_topk_names_the_first_or_the_last_of_equals_where_it_is_asked_to(last: b
 def test_what_follows_from_the_choice_among_equals_is_let_pass() -> None:
     source = REFERENCE.format(method="").replace("return F.silu(F.gelu(F.selu(F.softsign(x))))",
         "return F.one_hot(torch.topk(x, 2, dim=-1).indices, columns).sum(1).float()")  # fmt: skip
-    prepared = set_up(Problem(name="load", source=source), "cpu", 1)
-    expected = expect(prepared, Draw.ZERO_ROWS, 5)
+    prepared = prepare_problem(Problem(name="load", source=source), "cpu", 1)
+    expected = expected_outputs(prepared, Draw.ZERO_ROWS, 5)
     (moved,) = outputs_of_perturbed_inputs(prepared, expected)
     for last in (False, True):
         with naming_equals(last):

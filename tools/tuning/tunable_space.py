@@ -12,36 +12,45 @@ from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import Failure, Value
 from kernelwright.tools.tracing.client import TracedCandidate
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
-from kernelwright.tools.tuning.kernel_text.parameters import FixedNumber, Parameter, Role, Setting, Space
+from kernelwright.tools.tuning.kernel_text.parameters import (
+    FixedNumber,
+    Parameter,
+    ParameterRole,
+    ParameterSpace,
+    Setting,
+)
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
-from kernelwright.tools.tuning.launched import LaunchFacts, launches_at
-from kernelwright.tools.tuning.legal_values import DEFAULTS, option_values
+from kernelwright.tools.tuning.launch_facts import LaunchFacts, launches_at
+from kernelwright.tools.tuning.legal_values import TRITON_DEFAULTS, option_values
 
-Trace = Callable[[str], TracedCandidate]
+TraceText = Callable[[str], TracedCandidate]
 """Traces a text at the problem's own size."""
 HOPPER = (9, 0)
 """Clusters of blocks exist from here on (CUDA C++ Programming Guide, Thread Block Clusters)."""
 
 
-class Followed(Value):
-    """What of a file can be tuned for one problem."""
+class TunableSpace(Value):
+    """The parameters of a file that can be tuned for one problem."""
 
-    space: Space = Space()
+    space: ParameterSpace = ParameterSpace()
     launches: tuple[LaunchFacts, ...] = ()
-    """Launches of the file as it is."""
+    """The launches of the unchanged file."""
     failure: Failure | None = None
-    """Why nothing is launched by the file as it is."""
+    """The reason why the unchanged file launches nothing."""
 
 
-def follow(
-    file: TunableFile, trace: Trace, capability: tuple[int, int] = HOPPER, say: Callable[[str], None] = lambda _: None
-) -> Followed:
+def find_tunable_space(
+    file: TunableFile,
+    trace: TraceText,
+    capability: tuple[int, int] = HOPPER,
+    say: Callable[[str], None] = lambda _: None,
+) -> TunableSpace:
     """The parameters that reach a launch at the problem's own size, and whose grids follow them."""
     found = trace(file.source)
     launches = launches_at(found.traced)
     if not launches:
-        return Followed(failure=next((f for f in found.failures if f is not None), None))
+        return TunableSpace(failure=next((f for f in found.failures if f is not None), None))
     kernels = kernels_of(parse_module(file.source))
     kept: list[Parameter] = []
     refused = list(file.space.refused)
@@ -53,7 +62,7 @@ def follow(
             refused.append(FixedNumber(name=parameter.name, line=parameter.line, why=why))
         elif isinstance(fitted, Parameter):
             kept.append(fitted)
-    return Followed(space=Space(parameters=tuple(kept), refused=tuple(refused)), launches=launches)
+    return TunableSpace(space=ParameterSpace(parameters=tuple(kept), refused=tuple(refused)), launches=launches)
 
 
 def _fitted(parameter: Parameter, launches: Sequence[LaunchFacts], capability: tuple[int, int]) -> Parameter | str:
@@ -61,29 +70,29 @@ def _fitted(parameter: Parameter, launches: Sequence[LaunchFacts], capability: t
     own = [one for one in launches if one.function in parameter.kernels]
     if not own:
         return "its kernel is not launched at this problem's size"
-    if parameter.role is Role.CTAS and capability < HOPPER:
+    if parameter.role is ParameterRole.CTAS and capability < HOPPER:
         return "this target has no clusters of blocks"
-    if parameter.role is Role.PRECISION:
+    if parameter.role is ParameterRole.PRECISION:
         read = parameter.operands
         kinds = [kind for one in own for name, kind in one.types.items() if not read or name in read]
         if not any("fp32" in kind for kind in kinds):
             return "no operand is fp32"
-    if not parameter.start and parameter.role.value in DEFAULTS:
-        start = int(own[0].options.get(parameter.role.value, DEFAULTS[parameter.role]))
+    if not parameter.start and parameter.role.value in TRITON_DEFAULTS:
+        start = int(own[0].options.get(parameter.role.value, TRITON_DEFAULTS[parameter.role]))
         return parameter.with_(start=start, values=option_values(parameter.role, start))
     return parameter
 
 
 def _why_not(
-    parameter: Parameter, file: TunableFile, trace: Trace, before: Sequence[LaunchFacts],
+    parameter: Parameter, file: TunableFile, trace: TraceText, before: Sequence[LaunchFacts],
     kernels: dict[str, KernelSyntax],
 ) -> str:  # fmt: skip
-    """Why the launches do not follow a parameter; empty where they do."""
-    if parameter.role not in (Role.TILE, Role.COUNT):
+    """Returns the reason why the launches do not follow a parameter; empty where they do."""
+    if parameter.role not in (ParameterRole.TILE, ParameterRole.COUNT):
         return ""
     others = sorted((v for v in parameter.values if v != parameter.start), key=lambda v: _distance(v, parameter.start))
     for value in others:
-        text = rewrite(file.source, Space(parameters=(parameter,)), {parameter.name: value})
+        text = rewrite(file.source, ParameterSpace(parameters=(parameter,)), {parameter.name: value})
         found = trace(text)
         after = launches_at(found.traced)
         if not after:
@@ -110,9 +119,9 @@ def _constants(parameter: Parameter, launch: LaunchFacts) -> dict[str, object]:
 
 
 def _grid_fault(parameter: Parameter, before: LaunchFacts, after: LaunchFacts, kernels: dict[str, KernelSyntax]) -> str:
-    """What is wrong with the grid of one launch after the tile was changed; empty where it fits."""
+    """Returns the fault in the grid of one launch after the tile was changed; empty where it fits."""
     kernel = kernels.get(before.function)
-    if parameter.role is not Role.TILE or kernel is None or kernel.persistent:
+    if parameter.role is not ParameterRole.TILE or kernel is None or kernel.persistent:
         return ""
     for name in parameter.constexprs:
         axes = kernel.placed.get(name)

@@ -23,7 +23,7 @@ MAX_ROW_SECONDS = 30.0
 """Seconds for one row with all its kernels and targets."""
 _JIT = re.compile(r"^@(?:\w+\.)?jit\b", re.MULTILINE)
 _CODE = re.compile(r"\s|import \w|from [\w.]+ import\b|def \w|class \w|@\w|#|\w+ ?= ?\S|[\])}]")
-"""How a line of a module begins."""
+"""Beginnings of a line of Python code."""
 _HOLE = re.compile(
     r"(?:<\|?fim_prefix\|?>|<PRE>)(?P<prefix>.*?)"
     r"(?:<\|?fim_suffix\|?>|<SUF>)(?P<suffix>.*?)(?:<\|?fim_middle\|?>|<MID>)",
@@ -31,7 +31,7 @@ _HOLE = re.compile(
 )
 
 
-def bare_program(row: Row) -> str:
+def launchless_program(row: Row) -> str:
     """The module with the row's kernels; "" where there is none, or where it is not known what surrounds them."""
     if len(row.prompt) + len(row.completion) > MAX_SOURCE_CHARACTERS:
         return ""
@@ -41,9 +41,9 @@ def bare_program(row: Row) -> str:
     return text if row.kind is not Kind.FIM and _JIT.search(text) and _surely_broken(text) else ""
 
 
-def label_bare(row: Row, targets: Sequence[str], evaluator: Evaluator) -> Row:
+def label_launchless(row: Row, targets: Sequence[str], evaluator: Evaluator) -> Row:
     """The row with its labels, or as it was. Raises InfrastructureError."""
-    found = evaluator.compile_bare(bare_program(row), targets, MAX_ROW_SECONDS)
+    found = evaluator.compile_launchless(launchless_program(row), targets, MAX_ROW_SECONDS)
     if row.kind is Kind.FIM and False in found.compiled.values():
         return row  # what it lacks may stand outside of the piece that was quoted
     if not found.compiled:

@@ -1,4 +1,4 @@
-"""What a trace launches at the problem's own size, as far as tuning needs it."""
+"""The launches of a trace at the problem's own size, with the facts that tuning uses."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class LaunchFacts(Value):
     """One launch of one call."""
 
     function: str
-    """The kernel's name."""
+    """The name of the kernel."""
     kernel: str
-    """Its key in the trace."""
+    """The kernel's key in the trace."""
     grid: tuple[int, int, int]
     constants: dict[str, Any] = {}
-    """Constexprs by name."""
+    """Values of constexprs by name."""
     options: dict[str, Any] = {}
-    """num_warps, num_stages ... as far as they were given."""
+    """The options num_warps, num_stages ... that the launch gives."""
     numbers: dict[str, int] = {}
     """Arguments that are whole numbers."""
     types: dict[str, str] = {}
@@ -27,7 +27,7 @@ class LaunchFacts(Value):
 
     @property
     def programs(self) -> int:
-        """How many programs the grid has."""
+        """Returns the number of programs of the grid."""
         x, y, z = self.grid
         return x * y * z
 
