@@ -61,12 +61,12 @@ class Lease:
             yield
             return
         fcntl.flock(self._timing, fcntl.LOCK_UN)  # two who share and would be alone would wait for each other
-        self.compute(fcntl.LOCK_EX)
+        self.wait_to_compute(fcntl.LOCK_EX)
         try:
             yield
         finally:
             fcntl.flock(self._timing, fcntl.LOCK_UN)
-            self.compute(fcntl.LOCK_SH)
+            self.wait_to_compute(fcntl.LOCK_SH)
 
     def give_way(self) -> None:
         """Lets whoever waits to be alone go first; this process must have nothing under way on the GPU. Raises
@@ -78,9 +78,9 @@ class Lease:
             if try_lock(door, fcntl.LOCK_EX):
                 return
         fcntl.flock(self._timing, fcntl.LOCK_UN)
-        self.compute(fcntl.LOCK_SH)
+        self.wait_to_compute(fcntl.LOCK_SH)
 
-    def compute(self, kind: int) -> None:
+    def wait_to_compute(self, kind: int) -> None:
         """Waits until this process may compute on the GPU beside others (`fcntl.LOCK_SH`), or alone (`LOCK_EX`).
         Raises InfrastructureError.
         """
@@ -111,7 +111,7 @@ def gpu_lease(
             return
         with open_and_unlock(timing_file(gpu)) as timing:
             lease = Lease(gpu, seconds, timing)
-            lease.compute(fcntl.LOCK_SH)
+            lease.wait_to_compute(fcntl.LOCK_SH)
             yield lease
 
 
