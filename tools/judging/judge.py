@@ -195,6 +195,8 @@ class Judge:
                     raise
             self.forget()
             try:
+                if self.room is not None:
+                    self.room.make_for(problem, anew=True)
                 return attempt()
             except Exception as error:
                 clear_traceback(error)
@@ -218,6 +220,7 @@ class Judge:
             ):
                 del verdict  # it holds the problem's model
                 self.forget()
+                self.room.make_for(base.problem, anew=True)
                 verdict = Verdict(self, candidate, seed, rules, binaries, progress)
                 failure = verdict.run(base, others)
         finally:

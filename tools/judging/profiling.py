@@ -22,6 +22,7 @@ from kernelwright.tools.references.kept_problems import GpuMemory, nbytes_of
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem
 from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
+from kernelwright.tools.replaying.gpu.persistent_memory import is_roomy
 from kernelwright.tools.report import KernelResources, LaunchTime, OwnWork, ProfileResult
 from kernelwright.tools.timing.clock import Clock
 from kernelwright.tools.timing.measurement import Measurement, RankedConfigurations, StepTime
@@ -211,13 +212,14 @@ class Profiler:
             old.release()
 
     def _let_go_of_large(self, judge: Judge, timed: TimedProblem) -> None:
-        """Where others keep memory on this GPU too, the reference that was timed last is not kept for the next
-        candidate if it takes half of what all may take.
+        """Where others keep memory on this GPU too and not much is free, the reference that was timed last is not kept
+        for the next candidate if it takes half of what all may take.
         """
         import torch
 
-        most = torch.cuda.mem_get_info(self.device)[1] // (2 * KEPT_INPUTS_DIVISOR * self._sharers)
-        if self._sharers > 1 and timed.nbytes > most:
+        free, total = torch.cuda.mem_get_info(self.device)
+        most = total // (2 * KEPT_INPUTS_DIVISOR * self._sharers)
+        if self._sharers > 1 and timed.nbytes > most and not is_roomy(free, total):
             judge.unmap()
             self._timed.popitem()  # the one that was used last
             timed.release()

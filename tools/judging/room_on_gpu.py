@@ -39,14 +39,16 @@ class RoomOnGpu:
         self._unmap, self._gpu, self._sharers = unmap, gpu, sharers
         self._parts = KEPT_MEMORY_DIVISOR if sharers == 1 else 2 * KEPT_MEMORY_DIVISOR
         """Others need room too, for problems of which one alone fills half of the memory."""
+        self._made_for = ""
+        """The hash of the problem that room was made for last: what is held is its own since, and it fitted."""
 
     def trim(self) -> None:
-        """What waits to be used again is given back where it is much.
+        """What waits to be used again is given back where it is much, and not much is free.
 
         The replayer's process has it mapped, and unmaps it first.
         """
         whole = self.memory.total() // self._sharers
-        if self._buffers.waiting > whole // self._parts:
+        if self._buffers.waiting > whole // self._parts and not self.memory.is_roomy():
             self._unmap()
             self._buffers.trim(whole // self._parts // 2)
         if self._sharers > 1:
@@ -60,10 +62,15 @@ class RoomOnGpu:
         if memory.unused() > memory.total() // LARGE_DRAW_DIVISOR and not memory.is_roomy():
             memory.give_back_unused()
 
-    def make_for(self, problem: Problem) -> None:
+    def make_for(self, problem: Problem, *, anew: bool = False) -> None:
         """What is kept of other problems is let go of, that which was used longest ago first, until one that fills much
         of the memory may find enough.
+
+        anew: also where it was made for this problem before; it has found no memory since.
         """
+        if problem.hash == self._made_for and not anew:
+            return
+        self._made_for = problem.hash
         spec = input_spec(problem, as_it_is=True)
         needed = COPIES_OF_A_CALL * (spec.bytes + spec.output_bytes)
         if needed <= self.memory.total() // LARGE_DRAW_DIVISOR or needed <= self.memory.free():
@@ -84,6 +91,7 @@ class RoomOnGpu:
     def give(self, needed: int) -> None:
         """Lets go of what is kept until so many bytes of the GPU are free, of what was used last, too."""
         if needed > self.memory.free_for_all():
+            self._made_for = ""
             self._unmap()
             self._buffers.trim()
             while needed > self.memory.free() and (self._drop_timed() or self.kept.drop_oldest(last_too=True)):

@@ -152,6 +152,22 @@ def test_ten_problems_in_turns_on_a_gpu_that_holds_one_are_all_answered(zygote, 
         assert all(torch.equal(a.eager[0], b.eager[0]) for a, b in zip(first, again, strict=True))
 
 
+def test_room_is_made_once_for_candidates_of_one_problem_and_again_once_it_was_given_away(zygote, monkeypatch):
+    with on_a_small_gpu(zygote, monkeypatch, layers=1.5) as judge:
+        unmapped = []
+        judge.room = RoomOnGpu(judge.memory, judge._kept, judge.buffers, None, lambda: unmapped.append(1), None, 1)
+        asked(judge, 1)
+        first = len(unmapped)
+        asked(judge, 2), asked(judge, 2), asked(judge, 2)
+        assert len(unmapped) == first + 1, "what is kept of the first one is let go of, once"
+        judge.memory.free_for_all = judge.memory.free
+        judge.room.give(judge.memory.total())
+        given = len(unmapped)
+        judge.expected(problem(1), 7 << 16, Draw.OWN, 0)  # something else lies there now
+        asked(judge, 2)
+        assert len(unmapped) == given + 1, "what was given away is not there any more"
+
+
 def test_what_was_not_foreseen_is_tried_once_more_alone(zygote, monkeypatch):
     with on_a_small_gpu(zygote, monkeypatch, layers=2.5) as judge:
         monkeypatch.setattr(room_on_gpu, "COPIES_OF_A_CALL", 0)
