@@ -1,4 +1,3 @@
-"""One module a command: reads its options, calls what does the work, shows the result.
-
+"""One module for each command: it reads the command's options, calls the room that does the work, and shows the result.
 Nothing heavy is imported at the top.
 """

@@ -1,4 +1,4 @@
-"""What a user asked for on the command line, checked before anything heavy starts. Every refusal is an InputError."""
+"""Reads a command's arguments and checks them before anything heavy starts. Every refusal is an InputError."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_CANDIDATE_BYTES = 2 * 2**20
 
 
 def read_candidate(path: Path) -> str:
-    """The text of a candidate's file."""
+    """Returns the text of a candidate's file."""
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a Python file with `class ModelNew`")
     try:
@@ -80,7 +80,7 @@ def _own_target(device: str) -> str:
 
 
 def choose_device(asked: str) -> str:
-    """`cpu` or `cuda:N`. `auto` takes the first GPU that CUDA finds and torch can use, else the CPU."""
+    """Returns `cpu` or `cuda:N`. `auto` takes the first GPU that CUDA finds and torch can use, else the CPU."""
     if asked == "cpu":
         return "cpu"
     match = re.fullmatch(r"auto|cuda(?::(\d+))?", asked)
@@ -122,7 +122,7 @@ def own_work_mode(asked: str) -> str:
 
 
 def peak_for_estimates() -> Peak:
-    """This machine's first GPU where it is tabulated, else the H200."""
+    """Returns the peaks of this machine's first GPU where they are tabulated, else those of the H200."""
     from kernelwright.tools.hardware.gpus import read_driver
 
     own = next((peak for gpu in read_driver().gpus if (peak := peak_of(gpu.name))), None)

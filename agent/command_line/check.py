@@ -165,7 +165,7 @@ def _refuse_options_of_a_judge_here(show_trace: bool, cache: Path | None) -> Non
 
 
 def _runs(failure: Failure | None) -> bool:
-    """Whether Python can run the text, whatever else is wrong with it."""
+    """Whether Python can parse the text; its other faults are ignored."""
     from kernelwright.tools.report import Fault
 
     return failure is None or failure.fault not in (Fault.SYNTAX, Fault.NO_CODE)

@@ -11,7 +11,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="The facts and the troubles as one JSON object.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
 ) -> None:
-    """Say what this machine can do, what is wrong with it, and how to mend it."""
+    """Say what this machine can do, what is wrong with it, and how to repair it."""
     import json
 
     from kernelwright.agent.doctor import Severity, diagnose

@@ -42,7 +42,7 @@ Ray = Annotated[
 
 
 class JudgesElsewhere(NamedTuple):
-    """Judges elsewhere."""
+    """The judges of a service or of a Ray cluster."""
 
     evaluates: Evaluates
     place: Elsewhere
@@ -117,7 +117,7 @@ def _place(kind: DeviceKind, target: str) -> Elsewhere:
 def judge_at_server(
     url: str, problem: Problem, source: str, device: str, asked: Mapping[str, Any], quiet: bool
 ) -> Report:
-    """One verdict of the service. Raises InputError, ProblemError and InfrastructureError."""
+    """Returns one verdict of the service. Raises InputError, ProblemError and InfrastructureError."""
     from kernelwright.agent.viewing.show.progress import progress
 
     with open_client(url) as client, progress(quiet) as say:

@@ -82,7 +82,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """How the policy is asked."""
+    """Options for sampling from the policy."""
 
     adapter: Annotated[
         str | None, typer.Option(help="A LoRA adapter (vllm, transformers).", rich_help_panel=POLICY_PANEL)
@@ -157,13 +157,13 @@ class SamplingOptions:
         return open_policy(name, key=key, adapter=self.adapter, patience=self.patience, timeout=self.timeout)
 
     def policy_label(self, name: str) -> str:
-        """The policy's name as it is stored, with its adapter."""
+        """Returns the policy's name as it is stored, with its adapter."""
         return name if self.adapter is None else f"{name} with {self.adapter}"
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Which candidate comes next, and when the run is done."""
+    """Options for the choice of the next candidate, and for the end of the run."""
 
     search: Annotated[str, typer.Option(help="serial, best-of-n or beam.", rich_help_panel=SEARCH_PANEL)] = "serial"
     width: Annotated[
@@ -181,7 +181,7 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class DraftOptions:
-    """Who writes the first candidate."""
+    """Options for the author of the first candidate."""
 
     draft: Annotated[
         str,
@@ -203,7 +203,7 @@ class DraftOptions:
 
 @dataclass(frozen=True)
 class BudgetOptions:
-    """What one trajectory may spend."""
+    """Options for the budgets of one trajectory."""
 
     turns: Annotated[int, typer.Option(min=1, help="Replies to ask for at most.", rich_help_panel=BUDGET_PANEL)] = (
         USUAL_TURNS
@@ -267,11 +267,11 @@ class JudgingOptions:
 
 
 OWN_WORK_OF_PARTIAL_DRAFTS = "share:0.01"
-"""What is asked of own work where `--partial` leaves operators to torch, and nothing else is said."""
+"""The rule of own work that holds where `--partial` leaves operators to torch and no other rule is given."""
 
 
 class Elsewhere(NamedTuple):
-    """What other machines judge on."""
+    """The devices that other machines judge on."""
 
     device: str
     """cpu or cuda:0."""
@@ -333,7 +333,7 @@ def settings_of(
 
 
 def precision_class(asked: str) -> PrecisionClass:
-    """`ieee`, `split` or `any` as a value. Raises InputError."""
+    """Parses `ieee`, `split` or `any`. Raises InputError."""
     from kernelwright.agent.tuning.settings import PrecisionClass
     from kernelwright.errors import InputError
 

@@ -42,7 +42,7 @@ def check_server(policy: str, key: str | None) -> None:
 
 
 def _connection_trouble(url: str) -> str:
-    """Why no connection can be made; empty where one was made."""
+    """Returns the reason why no connection can be made; empty where one was made."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)

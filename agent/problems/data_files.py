@@ -20,7 +20,9 @@ MAX_DATA_FILE_BYTES = 4 << 20
 
 
 def with_data(source: str, path: Path) -> str:
-    """The text with what a file beside it says; as it is where it asks for none. Raises ProblemError."""
+    """Returns the text with the values of the file beside it; unchanged where the text reads none. Raises
+    ProblemError.
+    """
     tree = parse(source)
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     if "get_inputs" not in functions and "get_input_groups" in functions:
@@ -68,7 +70,7 @@ def _with_case(source: str, tree: ast.Module, path: Path) -> str:
 
 
 def _chosen(cases: list[Any]) -> Any:
-    """The first case of some size, else the largest. Raises ProblemError where there is none."""
+    """Returns the first case of some size, else the largest. Raises ProblemError where there is none."""
     if not cases:
         raise ProblemError("the JSON file beside it holds no case: write at least one")
     return next((case for case in cases if _elements(case) >= MIN_ELEMENTS_OF_A_CASE), max(cases, key=_elements))

@@ -19,7 +19,7 @@ from kernelwright.agent.problems.reading import problem_of, read_text
 from kernelwright.tools.problem import Problem, ProblemError, parse
 
 FREE_AXIS_SIZE = 64
-"""What a free axis is where no workload says it."""
+"""The size of a free axis that no workload sets."""
 FLOAT_DTYPES = frozenset(("float64", "float32", "float16", "bfloat16"))
 FLOAT8_DTYPES = frozenset(("float8_e4m3fn", "float8_e5m2"))
 INTEGER_DTYPES = frozenset(("int64", "int32", "int16", "int8", "uint8"))
@@ -75,7 +75,7 @@ def _workload(path: Path, name: str) -> Mapping[str, Any]:
 
 
 def written(definition: Mapping[str, Any], workload: Mapping[str, Any]) -> str:
-    """The reference in KernelBench form. Raises ProblemError."""
+    """Returns the reference in KernelBench form. Raises ProblemError."""
     reference = str(definition["reference"]).rstrip()
     if not any(getattr(node, "name", "") == "run" for node in parse(reference).body):
         raise ProblemError("its reference defines no function `run`: give it that name")
@@ -104,7 +104,7 @@ def _axes(axes: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iterator[tuple[
 
 
 class _Inputs:
-    """How the inputs of one definition are drawn, as text."""
+    """Writes the code that draws the inputs of one definition."""
 
     def __init__(self, axes: Mapping[str, str], definition: Mapping[str, Any], workload: Mapping[str, Any]) -> None:
         self._axes, self._said = axes, workload.get("inputs", {})

@@ -23,7 +23,7 @@ CHECKOUT_URLS = {
     "kernelbench": kernelbench_suite.CHECKOUT_URL,
     "tritonbench-t": "https://github.com/thunlp/TritonBench",
 }
-"""Where the suites that do not ship with this package are published."""
+"""Addresses at which the suites that do not ship with this package are published."""
 
 
 def find_by_name(
@@ -100,13 +100,13 @@ def load_suite(name: str, path: str | Path | None = None, level: int | None = No
 
 
 def refuse_level(name: str, level: int | None) -> None:
-    """Raises ProblemError where a level is asked of what is not KernelBench."""
+    """Raises ProblemError where a level is given for a suite other than KernelBench."""
     if level is not None:
         raise ProblemError(f"--level is a level of KernelBench, and {name} has none: leave it out")
 
 
 def _checkout(folder: Path) -> str:
-    """Which suite's checkout a folder is; empty where it is none."""
+    """Returns the suite whose checkout a folder is; empty where it is none."""
     if tritonbench_suite.is_checkout(folder):
         return "tritonbench-t"
     roots = (folder / "KernelBench", folder)
@@ -119,7 +119,7 @@ def _is_one(path: Path) -> bool:
 
 
 def _read(path: Path) -> Problem:
-    """One file, or a folder that is one problem. Raises ProblemError."""
+    """Reads one file, or a folder that is one problem. Raises ProblemError."""
     if path.suffix == ".json" or (path / "definition.json").is_file():
         return definitions.read_definition(path / "definition.json" if path.is_dir() else path)
     return gpumode.read_task(path) if gpumode.is_task(path) else read_problem(path)
@@ -159,7 +159,9 @@ def _readable(path: Path) -> Problem | ProblemError:
 
 
 def unreadable(folder: Path) -> list[str]:
-    """Why definitions, tasks and Python files of a folder cannot be read, a line each: a suite leaves them out."""
+    """Returns one line for each definition, task and Python file of a folder that cannot be read: a suite leaves them
+    out.
+    """
     files = _described(folder) or [file for file in _python_files(folder) if _defines_model(file)]
     return [str(found) for found in map(_readable, files) if isinstance(found, ProblemError)]
 

@@ -62,7 +62,7 @@ def first_test(text: str) -> dict[str, Any]:
 
 
 def written(source: str, test: dict[str, Any]) -> str:
-    """The reference in KernelBench form. Raises ProblemError."""
+    """Returns the reference in KernelBench form. Raises ProblemError."""
     tree = parse(source)
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     if missing := [name for name in REQUIRED_FUNCTIONS if name not in functions]:
@@ -89,7 +89,7 @@ def written(source: str, test: dict[str, Any]) -> str:
 
 
 def _arguments(kernel: ast.FunctionDef, maker: ast.FunctionDef) -> list[str]:
-    """What the kernel calls its inputs, else what their maker calls them: one name for each."""
+    """Returns one name for each input: the kernel's own, else that of the function which makes it."""
     data = kernel.args.args[0].arg
     for node in ast.walk(kernel):
         unpacks = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == data
@@ -142,7 +142,7 @@ def _kept(source: str, tree: ast.Module) -> str:
 
 
 def _stand_ins(names: list[str], tree: ast.Module) -> str:
-    """One line in the place of an import: contexts that do nothing, and types that say nothing."""
+    """Returns one line that replaces an import: contexts that do nothing, and types without meaning."""
     entered = {i.context_expr.func.id for n in ast.walk(tree) if isinstance(n, ast.With) for i in n.items
                if isinstance(i.context_expr, ast.Call) and isinstance(i.context_expr.func, ast.Name)}  # fmt: skip
     contexts = [name for name in names if name in entered]

@@ -14,7 +14,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 PREFIX = "kernelbench:"
 CHECKOUT_URL = "https://github.com/ScalingIntelligence/KernelBench"
 USUAL_LEVELS = (1, 2, 3)
-"""What a suite is without a level: level 4 downloads models."""
+"""The levels of a suite for which no level is given: level 4 downloads models."""
 COLUMNS = ("code", "level", "name", "problem_id")
 
 
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     level: int
     number: int
     stem: str
-    """`23_Softmax`: the file's name without .py."""
+    """The file's name without .py: `23_Softmax`."""
     file: Path | None
     code: str = ""
 
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 
 def find(asked: str, path: Path | None) -> Problem:
-    """`1/23`, `1/23_Softmax`, `1/23_Softmax.py` or `1/softmax`. Raises ProblemError."""
+    """Finds a problem by `1/23`, `1/23_Softmax`, `1/23_Softmax.py` or `1/softmax`. Raises ProblemError."""
     match = re.fullmatch(r"(?:level_?)?(\d+)[/:](.+)", asked.strip())
     if match is None:
         raise ProblemError(f"{PREFIX}{asked}: write LEVEL/NUMBER, such as {PREFIX}1/23")
@@ -60,9 +60,8 @@ def suite(path: Path, level: int | None = None) -> list[Problem]:
 
 
 def entries(path: Path, level: int | None = None) -> list[Entry]:
-    """What a checkout, its `KernelBench` folder, a data-set folder or one parquet file holds.
-
-    Raises ProblemError where that is nothing.
+    """Lists the problems of a checkout, its `KernelBench` folder, a data-set folder or one parquet file. Raises
+    ProblemError where there are none.
     """
     if not path.exists():
         raise ProblemError(f"no KernelBench at {path}: give a checkout of it, or a parquet file of its data set")

@@ -1,5 +1,5 @@
-"""Which name someone meant: spelling, word order and usual synonyms are forgiven, another number is not (conv3d is
-not conv1d).
+"""Finds the problem that a name means: spelling, word order and usual synonyms are forgiven, another number is not
+(conv3d is not conv1d).
 """
 
 from __future__ import annotations

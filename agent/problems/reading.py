@@ -1,4 +1,4 @@
-"""From a file or a text to a Problem, with one-line errors that say what to do."""
+"""Reads a file or a text as a Problem, with one-line errors that say what to do."""
 
 from __future__ import annotations
 

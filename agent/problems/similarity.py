@@ -34,7 +34,7 @@ OPERATORS_WITHOUT_WORK = frozenset([
     "squeeze", "stride", "super", "tensor", "to", "transpose", "type", "unflatten", "uniform", "unsqueeze",
     "values", "view", "xavier_normal", "xavier_uniform", "zeros", "zeros_like",
 ])  # fmt: skip
-"""Names that move, shape or make tensors, or build the module: they tell nothing of what is computed."""
+"""Names that move, shape or make tensors, or build the module: they say nothing about the computation."""
 
 
 class Similar(Value):
@@ -42,7 +42,9 @@ class Similar(Value):
 
     problem: str
     likeness: float
-    """0 to 1: the shared operators' weight over that of all operators of both; a rarer operator weighs more."""
+    """Likeness from 0 to 1: the weight of the shared operators over that of all operators of both; a rarer operator
+    weighs more.
+    """
     shared: tuple[str, ...]
     """The shared operators, the rarest first."""
 
@@ -79,8 +81,8 @@ def _plain_operator_name(name: str) -> str:
 
 
 def most_similar(problem: Problem, among: Iterable[Problem], count: int = 1) -> list[Similar]:
-    """The problems that share most with this one's operators, the likest first; those that share none are left out,
-    and so is the problem itself.
+    """Returns the problems that share most with this one's operators, the most similar first; those that share none are
+    left out, and so is the problem itself.
     """
     own = _operators(problem)
     others = {other.name: _operators(other) for other in among if other.hash != problem.hash}
@@ -99,7 +101,7 @@ def most_similar(problem: Problem, among: Iterable[Problem], count: int = 1) -> 
 
 
 def _operators(problem: Problem) -> frozenset[str]:
-    """Its operators, and the words of their names: `log_softmax` has something of `softmax`."""
+    """Returns the operators of a text and the words of their names: `log_softmax` has something of `softmax`."""
     try:
         names = operators_of(problem.source)
     except ProblemError:

@@ -23,9 +23,8 @@ LISTING_FILE = "TritonBench_T_v1.jsonl"
 
 
 def find(asked: str, path: Path | None) -> Problem:
-    """`softmax_log`, `softmax log` or `softmax_log#2` (its second call).
-
-    Raises ProblemError, with the reason where an operator cannot be a problem.
+    """Finds an operator by `softmax_log`, `softmax log` or `softmax_log#2` (its second call). Raises ProblemError, with
+    the reason where an operator cannot be a problem.
     """
     if path is None:
         raise ProblemError("a TritonBench-T operator needs the checkout: give it with --tritonbench DIR")

@@ -33,7 +33,7 @@ _TRAINS = frozenset(("backward", "optim"))
 
 
 class NotAProblem(ValueError):
-    """Why an operator cannot be a problem."""
+    """The reason why an operator cannot be a problem."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _calls(statement: ast.stmt, called: set[str]) -> list[ast.Call]:
 
 
 def _code_around_tests(test: ast.Module, stem: str) -> list[ast.stmt]:
-    """What the test needs round it: imports, constants, classes; not the tests themselves, nor an import of the
+    """Returns the code that the test needs: imports, constants, classes; not the tests themselves, nor an import of the
     operator.
     """
     kept = []
@@ -124,7 +124,7 @@ def _is_device(node: ast.expr) -> bool:
 
 
 def _write_reference(operator: str, around: list[ast.stmt], names: dict[str, ast.FunctionDef], case: Case) -> str:
-    """The whole reference as text."""
+    """Returns the whole reference as text."""
     function = names[case.call.func.id] if isinstance(case.call.func, ast.Name) else None
     assert function is not None
     if found := _random_calls(list(names.values())):

@@ -23,7 +23,7 @@ TEMPLATE_FIELDS = {"reference", "target", "code", "feedback", "notice", "budget"
 
 
 class PromptFields(Value):
-    """What fills a template. Fields that a template does not name are left out."""
+    """The values for a template. Fields that a template does not name are left out."""
 
     problem: Problem
     action: Action
@@ -33,7 +33,7 @@ class PromptFields(Value):
     """The candidate to mend or to make faster."""
     feedback: str = ""
     notice: str = ""
-    """What was wrong with the last reply itself: no code, cut off, the same again."""
+    """The format error of the last reply: no code, cut off, or a repetition."""
     budget: str = ""
 
 
@@ -61,7 +61,9 @@ class Prompts:
         return f"{VERSION}.{form}+{digest.hexdigest()[:8]}"
 
     def messages(self, asked: PromptFields) -> tuple[Message, ...]:
-        """The conversation for one request: each turn stands alone, so that a prompt never grows with the history."""
+        """Returns the conversation of one request. Each turn stands alone, so that a prompt never grows with the
+        history.
+        """
         source = asked.problem.source
         compact = self.form is PromptForm.COMPACT
         fields = asked.model_dump(include=TEMPLATE_FIELDS) | {

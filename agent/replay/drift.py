@@ -1,4 +1,4 @@
-"""What differs between two verdicts on one candidate, beyond the noise of measuring twice."""
+"""Differences between two verdicts on one candidate, beyond the noise of measuring twice."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kernelwright.policies.base import Value
 from kernelwright.tools.report import CorrectnessResult, KernelResources, Report, Timing
 
 ERROR_NOISE_FACTOR = 2.0
-"""The worst error ratio moves from one draw of inputs to the next: what is within this factor is the same."""
+"""Factor within which two worst error ratios count as equal: they vary with the draw of inputs."""
 
 
 class VerdictAspect(StrEnum):
-    """What of a verdict changed."""
+    """The aspects of a verdict that can change."""
 
     VERDICT = "verdict"
     """Correct or not; the only one that decides the exit status, together with FAULT."""
@@ -21,7 +21,7 @@ class VerdictAspect(StrEnum):
     RUNG = "rung"
     ERROR = "error ratio"
     KERNELS = "kernels"
-    """Which specialisations are compiled."""
+    """The specialisations that are compiled."""
     REGISTERS = "registers"
     SPILLS = "spills"
     SHARED = "shared memory"
@@ -30,7 +30,7 @@ class VerdictAspect(StrEnum):
 
 
 class VerdictChange(Value):
-    """One aspect of a verdict that is not what it was."""
+    """One aspect of a verdict that has changed."""
 
     aspect: VerdictAspect
     was: str
@@ -40,11 +40,11 @@ class VerdictChange(Value):
 
 
 class VerdictDrift(Value):
-    """What changed from the stored verdict to today's."""
+    """The changes from the stored verdict to today's."""
 
     changes: tuple[VerdictChange, ...] = ()
     note: str = ""
-    """What could not be compared, and why."""
+    """The part that could not be compared, and the reason."""
 
     @property
     def verdict_changed(self) -> bool:
@@ -77,7 +77,7 @@ def _verdict(was: Report, now: Report) -> list[VerdictChange]:
 
 
 def _verdict_text(report: Report) -> str:
-    """`correct`, `mismatch`, `cheat (cache)`."""
+    """Returns the verdict in words: `correct`, `mismatch`, `cheat (cache)`."""
     failure = report.failure
     if report.correct or failure is None:
         return "correct" if report.correct else "not correct"

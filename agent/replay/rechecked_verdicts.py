@@ -1,4 +1,4 @@
-"""What `agent recheck` found: verdicts that changed, and candidates that could not be judged again."""
+"""The result of `agent recheck`: verdicts that changed, and candidates that could not be judged again."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ChangedVerdict(Value):
     candidate_id: int
     trajectory_id: int
     turn: int
-    """From 1."""
+    """The number of the turn, from 1."""
     problem: str
     was: str
     """`correct`, or the fault: `mismatch`, `cheat (cache)`."""
     now: str
     why: str
-    """Today's explanation; where it is correct now, what was said before."""
+    """Today's explanation; that of the earlier verdict where the candidate is correct now."""
     evaluator_then: str
     evaluator_now: str
 
@@ -42,12 +42,12 @@ class NotJudged(Value):
 
 
 class Rechecks(Value):
-    """How it ended."""
+    """The result of a recheck."""
 
     database: str
     run: str = ""
     evaluator: str
-    """Version of today's."""
+    """The version of today's evaluator."""
     tools: Environment | None = None
     """None where nothing was left to judge."""
     candidates: int
@@ -57,9 +57,9 @@ class Rechecks(Value):
     here: int
     """Judged in this sitting."""
     left: int
-    """Not reached in this sitting."""
+    """Number of candidates that this call did not reach."""
     only_on_a_gpu: int = 0
-    """Candidates with a GPU's verdict, which a CPU leaves as it is."""
+    """Number of candidates with a GPU's verdict, which a CPU does not replace."""
     changed: tuple[ChangedVerdict, ...] = ()
     """Verdicts that changed in this sitting and in those before it."""
     not_judged: tuple[NotJudged, ...] = ()
@@ -69,12 +69,12 @@ class Rechecks(Value):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def counts(self) -> dict[str, int]:
-        """`mismatch -> correct` to how many, the most frequent first."""
+        """Returns the number of each change, such as `mismatch -> correct`, the most frequent first."""
         return dict(Counter(f"{one.was} -> {one.now}" for one in self.changed).most_common())
 
 
 def device_kind(verdict: Verdict | None) -> str:
-    """cpu, gpu, or neither where no kernel ran."""
+    """Returns cpu, gpu, or an empty text where no kernel ran."""
     if verdict is None or not verdict.judged_on:
         return ""
     return "cpu" if verdict.judged_on == "cpu" else "gpu"
@@ -109,7 +109,7 @@ def changed_verdicts(store: Store, entries: Sequence[Entry], on_gpu: bool) -> li
 
 
 def _verdict_text(verdict: Verdict) -> str:
-    """`correct`, `mismatch`, `cheat (cache)`."""
+    """Returns the verdict in words: `correct`, `mismatch`, `cheat (cache)`."""
     if verdict.correct or verdict.fault is None:
         return "correct" if verdict.correct else "not correct"
     return f"{verdict.fault} ({verdict.cheat})" if verdict.cheat else str(verdict.fault)

@@ -47,10 +47,10 @@ STOPPING_MESSAGE = "stopping when those at work are judged; Ctrl-C again stops a
 
 
 class RecheckRequest(Value):
-    """What is to be judged again, and how."""
+    """The candidates to judge again, and the options for it."""
 
     run: str | None = None
-    """None: of every run, and of none."""
+    """The name of a run; None selects candidates of every run and of none."""
     device: str = "cpu"
     workers: int = 2
     limit: int | None = None
@@ -114,7 +114,7 @@ def _jobs(entries: Sequence[Entry], limit: int | None) -> list[ProgramToJudge]:
 
 
 def _evaluator(asked: RecheckRequest, say: Callable[[str], None]) -> Evaluator:
-    """Makes the evaluator, without the cache of verdicts: one that is looked up says nothing new."""
+    """Makes the evaluator without the cache of verdicts: a cached verdict would be the old one."""
     from kernelwright.tools.pipeline import Evaluator
 
     say("starting the tools")
@@ -141,7 +141,7 @@ class _Work:
 
     @property
     def left(self) -> int:
-        """Jobs that nobody has taken yet."""
+        """Returns the number of jobs that no thread has taken yet."""
         return len(self._jobs)
 
     def all(self, evaluator: Evaluator, at_once: int) -> bool:
@@ -218,7 +218,7 @@ class _Work:
             )
 
     def _save(self, entry: Entry, report: Report) -> None:
-        """The verdict, and with it the best of its trajectory: both or neither."""
+        """Saves the verdict and the best candidate of its trajectory in one transaction."""
         with self._store.transaction():
             self._store.judge(entry.candidate.id, report)
             if report.correct or (entry.verdict is not None and entry.verdict.correct):

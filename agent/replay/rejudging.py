@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ReplayRequest(Value):
-    """What is to be replayed, and how."""
+    """The trajectories to replay, and the options for it."""
 
     id: str | None = None
     run: str | None = None
@@ -45,7 +45,7 @@ class ReplayRequest(Value):
 
 
 class Replays(Value):
-    """Trajectories that were repeated, and what they were repeated with."""
+    """The replayed trajectories, with the tools that replayed them."""
 
     run: str = ""
     """Empty for a single trajectory."""
@@ -54,7 +54,7 @@ class Replays(Value):
     tools: Environment | None = None
     """The tools of today, where they were run."""
     saved: int = 0
-    """New verdicts."""
+    """Number of new verdicts."""
     interrupted: bool = False
 
     @property
@@ -92,7 +92,7 @@ def _rows(store: Store, asked: ReplayRequest) -> list[Trajectory]:
 
 
 def _evaluator(asked: ReplayRequest, say: Callable[[str], None]) -> Evaluator:
-    """Makes the evaluator, without the cache of verdicts: one that is looked up says nothing new."""
+    """Makes the evaluator without the cache of verdicts: a cached verdict would be the old one."""
     from kernelwright.tools.pipeline import Evaluator
 
     say("starting the tools")
@@ -200,9 +200,9 @@ class RescoredRewards(Value):
     formula: str
     """Name and version, `default@1`."""
     stored: int = 0
-    """New rewards."""
+    """Number of new rewards."""
     note: str = ""
-    """Why they could not be computed."""
+    """The reason why rewards could not be computed."""
 
 
 def rescore_rewards(database: str, run: str | None, formulas: Sequence[str]) -> tuple[RescoredRewards, ...]:

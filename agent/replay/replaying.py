@@ -28,14 +28,14 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault, Report, Rung, clean_text
 
 UNLIMITED_BUDGETS = Budgets(turns=None)
-"""What was paid for once is not paid for again."""
+"""Budgets without limits: the stored turns are already paid for."""
 
 
 class ReplayedTurn(Value):
     """One turn of a trajectory that was repeated."""
 
     turn: int
-    """From 0."""
+    """The number of the turn, from 0."""
     candidate_id: int
     trajectory_id: int
     """Another than the replayed one's where it was forked from there."""
@@ -51,7 +51,7 @@ class ReplayedTurn(Value):
     best: int | None = None
     """The best turn so far."""
     departure: str = ""
-    """What the machine of today would have done instead of what came next; empty where the same."""
+    """The action that today's machine would have taken in place of the stored one; empty where they are equal."""
     judged: bool = False
     """Whether it was judged by today's tools, in this replay."""
     drift: VerdictDrift = VerdictDrift()
@@ -87,7 +87,7 @@ class RecordedSearch:
         self._turns, self._stop, self._own = turns, stop, own
         self._places = {turn.candidate_id: place for place, turn in enumerate(turns)}
         self.departures: dict[int, str] = {}
-        """What departed, by the turn after which it did."""
+        """The differences of today's machine, by the turn after which they occur."""
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         """The turn that was taken then; where the search would take another today, that is noted as a departure."""
@@ -173,9 +173,8 @@ Judge = Callable[[Sequence[Turn]], Judges]
 def replay(
     store: Store, trajectory: Trajectory, scratch: Store, judge: Judge, say: Callable[[str], None] = lambda doing: None
 ) -> ReplayResult:
-    """One trajectory through the machine.
-
-    Raises what the tools raise, and KeyboardInterrupt: nothing of `store` is changed here.
+    """Replays one trajectory through the machine. Raises what the tools raise, and KeyboardInterrupt; nothing of
+    `store` is changed here.
     """
     turns = history(store, trajectory)
     known = [turn for turn in turns if turn.report is not None and turn.completion is not None]
@@ -220,7 +219,7 @@ def _script(turns: Sequence[Turn]) -> ScriptedPolicy:
 
 
 def _note(walked: dict[int, list[State]], run: Run) -> None:
-    """Which state the machine is in for which turn."""
+    """Notes the state of the machine for the current turn."""
     if run.state is State.DONE:
         return
     turn = run.current.turn if run.state in TOOL_STATES and run.current else len(run.attempts)

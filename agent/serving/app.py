@@ -32,7 +32,7 @@ CODE_OF_STATUS = {401: Code.UNAUTHORIZED, 404: Code.NOT_FOUND, 405: Code.METHOD,
 
 
 def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
-    """The application. Its lifespan starts the service and closes it."""
+    """Makes the application. Its lifespan starts the service and closes it."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

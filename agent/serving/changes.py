@@ -1,4 +1,4 @@
-"""Who waits for a change of a verdict, within one event loop."""
+"""Notifies waiters of the changes of verdicts, within one event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Changes:
         self._loop = asyncio.get_running_loop()
 
     def tell(self, verdict_id: str) -> None:
-        """This verdict has changed."""
+        """Notifies the waiters that this verdict has changed."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, verdict_id)
 

@@ -66,7 +66,7 @@ class JudgeClient:
         """Whether the service has ever answered: an address where nobody is fails at once."""
 
     def close(self) -> None:
-        """Closes the connections. Verdicts that were submitted are judged none the less."""
+        """Closes the connections. Submitted verdicts are still judged."""
         self._http.close()
 
     def __enter__(self) -> JudgeClient:
@@ -189,12 +189,12 @@ class JudgeClient:
             raise JudgeServiceError(f"{self.url} does not answer as a judge service: {error}") from None
 
     def queue(self) -> QueueState:
-        """How much waits, on which devices."""
+        """Returns the length of the queue, by device."""
         return QueueState.model_validate_json(self._ask("GET", "/v1/queue"))
 
     # -------------------------------------------------------------- one request
     def _ask(self, method: str, path: str, **what: Any) -> bytes:
-        """The body of the answer. What is busy or away is asked again, within `patience`."""
+        """Returns the body of the answer. A busy or absent server is asked again, within `patience`."""
         deadline, tries = time.monotonic() + self._patience, 0
         while True:
             try:
@@ -288,7 +288,7 @@ def _without_submitted(answer: BatchAnswer, asked: Sequence[int], found: dict[in
 
 
 def describe_activity(status: Status) -> str:
-    """What a verdict is at, for people."""
+    """Describes the current step of a verdict to the user."""
     if status.position is not None:
         eta = f", about {status.eta_seconds:.0f} s" if status.eta_seconds is not None else ""
         return f"waiting at the judge service, position {status.position}{eta}"

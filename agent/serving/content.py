@@ -39,7 +39,7 @@ class PreparedSubmission(BaseModel):
 
 
 class Preparing:
-    """What the server allows, and what verdicts are made with."""
+    """The server's permissions, and the environment of its verdicts."""
 
     def __init__(self, pool: JudgePool, kernelbench: Path | None, allow_import: Sequence[str]) -> None:
         self._pool, self._kernelbench, self._allowed = pool, kernelbench, frozenset(allow_import)

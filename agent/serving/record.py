@@ -24,7 +24,7 @@ from kernelwright.tools.report import Report
 
 
 class RememberedVerdict(BaseModel):
-    """A verdict as it is remembered, without its texts."""
+    """A stored verdict without its texts."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -44,7 +44,7 @@ class RememberedVerdict(BaseModel):
 
 
 class VerdictTexts(BaseModel):
-    """What a judge needs to make a verdict."""
+    """The texts that a judge needs to make a verdict."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,7 +52,7 @@ class VerdictTexts(BaseModel):
     """JSON of a Problem."""
     candidate: str
     options: str
-    """JSON of Options."""
+    """The Options as JSON."""
 
 
 _PLAIN = [column for column in VERDICT.c if column.name not in ("problem_json", "candidate", "options", "report")]
@@ -110,7 +110,7 @@ class Record:
 
     # -------------------------------------------------------------- reading
     def find(self, verdict_id: str) -> RememberedVerdict | None:
-        """The verdict of this id as far as it is known, None where nobody asked for it."""
+        """Returns the state of the verdict with this id; None where it was never submitted."""
         with self._engine.connect() as connection:
             row = connection.execute(_FIND, {"this": verdict_id}).mappings().first()
         return _kept(row) if row is not None else None
@@ -146,7 +146,7 @@ class Record:
             return [_kept(row) for row in connection.execute(asked).mappings()]
 
     def unfinished(self) -> list[RememberedVerdict]:
-        """Queued or running, in the order of their arrival."""
+        """Returns the queued and running verdicts, in the order of their arrival."""
         open_states = (State.QUEUED.value, State.RUNNING.value)
         asked = sa.select(*_PLAIN).where(VERDICT.c.state.in_(open_states)).order_by(VERDICT.c.sequence)
         with self._engine.connect() as connection:
@@ -180,7 +180,7 @@ class Record:
         return [(c, group, name, ended, Score.model_validate_json(score)) for c, group, name, ended, score in rows]
 
     def recent_seconds(self, device: DeviceKind, last: int = 50) -> list[float]:
-        """What the newest verdicts of a kind took, from their begin to their end."""
+        """Returns the durations in seconds of the newest verdicts of a kind."""
         asked = (
             sa.select(VERDICT.c.ended - VERDICT.c.started)
             .where(VERDICT.c.device == device.value, VERDICT.c.state == State.FINISHED.value)
@@ -210,7 +210,7 @@ class Record:
             _submit(connection, kept.id, client, group)
 
     def submission(self, verdict_id: str, client: str, group: str | None) -> None:
-        """Notes that somebody wants a verdict that is known."""
+        """Records that a client submitted a verdict that is known."""
         with self.write() as connection:
             _submit(connection, verdict_id, client, group)
 

@@ -26,7 +26,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Report
 
 WAIT_SECONDS = 30.0
-"""Seconds that one request for a status waits at the server."""
+"""Seconds that the server waits before it answers one request for a status."""
 TIMEOUT_SECONDS = 60.0
 """Seconds without an answer after which a connection is given up: more than WAIT_SECONDS."""
 MAX_PAUSE_SECONDS = 30.0
@@ -38,7 +38,7 @@ class JudgeServiceError(InfrastructureError):
 
 
 class Verdict(Value):
-    """What the service found out about one candidate."""
+    """The service's verdict on one candidate."""
 
     verdict_id: str
     score: Score

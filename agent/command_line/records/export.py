@@ -21,7 +21,7 @@ ADVICE_WITHOUT_LINES = {
     "grpo": "is made of several answers to one prompt, sampled with their log-probs by the policy itself: "
     "agent batch --samples 8 --temperature 1.6 draws them",
 }
-"""What a line of each training format needs in the log, and what would bring it."""
+"""For each training format, what a line of it needs in the log, and how to collect that."""
 
 Which = Annotated[
     str | None, typer.Argument(help="A trajectory's number, last, or a batch run's name.", show_default=False)

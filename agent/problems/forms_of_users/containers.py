@@ -12,7 +12,7 @@ from kernelwright.agent.problems.tritonbench_cases import OffDevice
 
 LAYER = re.compile(r"(torch\.)?nn\.(?!Parameter\b|Buffer\b|functional\b|init\b)\w+(\.\w+)*$")
 LOSS = re.compile(r"Loss$")
-"""What is computed of a model's output, where the file calls a model too."""
+"""The loss that is computed of a model's output, where the file calls a model too."""
 
 
 def built_layers(statements: list[ast.stmt]) -> Iterator[tuple[str, ast.expr, list[ast.stmt]]]:
@@ -34,7 +34,9 @@ def built_layers(statements: list[ast.stmt]) -> Iterator[tuple[str, ast.expr, li
 
 
 def build_of(value: ast.expr) -> ast.expr:
-    """What is called first in `nn.Sequential(...).half().eval()`: `nn.Sequential`; else the value."""
+    """Returns the innermost call of a chain: `nn.Sequential` of `nn.Sequential(...).half().eval()`; else the value
+    itself.
+    """
     while isinstance(value, ast.Call):
         inner = value.func.value if isinstance(value.func, ast.Attribute) else None
         if not isinstance(inner, ast.Call):

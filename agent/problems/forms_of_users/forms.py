@@ -50,7 +50,7 @@ _Build = tuple[list[ast.stmt], ast.Call, list[ast.stmt]]
 
 @dataclass
 class _Parts:
-    """What a file holds."""
+    """The parts of a user's file."""
 
     runs: list[list[ast.stmt]] = field(default_factory=list)
     """Statements in order that may build and call the module: of the top, of `__main__`, of each test."""
@@ -208,7 +208,7 @@ def _method(module: ast.ClassDef, name: str) -> ast.FunctionDef | None:
 
 
 def _init_inputs(module: ast.ClassDef, build: tuple[ast.Call, list[ast.stmt]] | None) -> str | None:
-    """The text of get_init_inputs; None where the constructor needs arguments and nothing gives them."""
+    """Returns the text of get_init_inputs; None where the constructor needs arguments and nothing gives them."""
     init = _method(module, "__init__")
     if build is None:
         needed = 0 if init is None else len(init.args.args) - 1 - len(init.args.defaults)

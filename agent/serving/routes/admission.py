@@ -1,4 +1,4 @@
-"""Who may send a body at all: checked before any of it is read."""
+"""Decides which clients may send a body, before any of it is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOOPBACK_HOST_PATTERN = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-"""What a server without tokens is called by who means it."""
+"""Names under which a server without tokens may be addressed."""
 
 NO_TOKEN_MESSAGE = "send a token of the server's token file: Authorization: Bearer TOKEN"
 OTHER_HOST_MESSAGE = (

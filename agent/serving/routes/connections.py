@@ -1,4 +1,4 @@
-"""What a connection may do to the server: deadlines for headers, bodies and readers, and half-closed connections."""
+"""Limits of a connection: deadlines for headers, bodies and readers, and half-closed connections."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Connection(H11Protocol):
     reader_seconds = READER_SECONDS
     most_connections = MAX_CONNECTIONS
     _heard = 0.0
-    """When something arrived last, by the clock of the event loop."""
+    """The time at which data last arrived, by the clock of the event loop."""
     _header_deadline: asyncio.TimerHandle | None = None
     _reader_deadline: asyncio.TimerHandle | None = None
 

@@ -1,4 +1,4 @@
-"""What every route needs, and who asks."""
+"""The parts of the server that every route uses, and the client of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one client may ask of the service."""
+"""Quotas of the clients of the service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Limits(Message):
     """The limits of the whole service and of one client."""
 
     queue: int = 4096
-    """Verdicts that wait."""
+    """Largest number of waiting verdicts."""
     client_pending: int = 512
     """Verdicts of one client that wait or are under way."""
     client_per_minute: int | None = None

@@ -1,4 +1,4 @@
-"""Who asks: the clients of a token file."""
+"""The clients of a token file, and the client of a request."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Tokens:
         return bool(self._names)
 
     def client(self, header: str | None) -> str | None:
-        """The client of an Authorization header; None where it has no valid token."""
+        """Returns the client of an Authorization header; None where it has no valid token."""
         if not self._names:
             return ANONYMOUS
         kind, _, given = (header or "").partition(" ")
