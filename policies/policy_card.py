@@ -74,9 +74,9 @@ def read_card(folder: Path) -> PolicyCard:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         words = f"{place}: {first['msg']}" if place else first["msg"]
-        raise PolicyRefused(f"{path} cannot be read ({words}): mend or delete it", Trouble.MODEL) from error
+        raise PolicyRefused(f"{path} cannot be read ({words}): correct or delete it", Trouble.MODEL) from error
     except OSError as error:
-        raise PolicyRefused(f"{path} cannot be read ({error}): mend or delete it", Trouble.MODEL) from error
+        raise PolicyRefused(f"{path} cannot be read ({error}): correct or delete it", Trouble.MODEL) from error
 
 
 def read_cards(folder: Path, adapter: str | Path | None = None) -> PolicyCard:

@@ -1,3 +1,3 @@
-"""What people look at: rich views of the terminal, the viewer of stored trajectories, and reports as files. Nothing
-here decides or measures.
+"""Views for people: rich views of the terminal, the viewer of stored trajectories, and reports as files. Nothing here
+decides or measures.
 """

@@ -42,7 +42,7 @@ def test_a_folder_that_says_nothing_is_asked_in_a_chat(tmp_path):
 @pytest.mark.parametrize("text", ["no json", "[]", '{"prompt_form": "shouting"}', '{"parameters": "many"}'])
 def test_what_is_no_card_is_refused_in_one_line(tmp_path, text):
     (tmp_path / CARD_FILE).write_text(text)
-    with pytest.raises(PolicyRefused, match="mend or delete it") as refused:
+    with pytest.raises(PolicyRefused, match="correct or delete it") as refused:
         read_card(tmp_path)
     assert "\n" not in str(refused.value)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NOT_TIMED_MESSAGE = (
     "nothing was timed: every sample was judged on a CPU; --device cuda, on a machine with a GPU, measures speed"
 )
-"""Why a run has no fast_p and no speedup."""
+"""The reason why a run has no fast_p and no speedup."""
 FAST_P_THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """The values p of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times eager PyTorch."""
 PASS_AT_K_VALUES = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
@@ -50,7 +50,7 @@ class Figures(Value):
     correct: Estimate
     """Mean over problems of the share of its samples that are correct: pass@1."""
     solved_by_compiler: int
-    """Samples whose first correct candidate was the compiler's draft: of `correct`, what is not the policy's merit."""
+    """Samples among `correct` whose first correct candidate was the compiler's draft and not the policy's."""
     correct_on_cpu_only: int
     """Problems whose correct samples were judged on a CPU only: they enter no speed figure."""
     degenerate: int
@@ -58,10 +58,10 @@ class Figures(Value):
     unusable: tuple[str, ...] = ()
     """Problems that cannot be judged (the reference fails, or is random): they are in no share."""
     unusable_because: dict[str, str] = {}
-    """Why each of them cannot be judged."""
+    """The reason why each of them cannot be judged."""
     correct_without_degenerate: Estimate
     not_timed: str = ""
-    """Why there is no speed at all, and so no fast_p; empty where a GPU judged, or would have."""
+    """The reason why there is no speed, and so no fast_p; empty where a GPU judged, or would have."""
     fast: dict[float, Estimate]
     """fast_p of one sample, by p; empty where nothing was timed."""
     fast_best: dict[float, Estimate]

@@ -61,7 +61,7 @@ def trajectory_page(report: TrajectoryReport) -> str:
 
 
 def _unmeasured(report: TrajectoryReport) -> str:
-    """Why there is no plot of speeds; empty where there is one."""
+    """Returns the reason why there is no plot of speeds; empty where there is one."""
     if speeds(report.turns):
         return ""
     if any(turn.correct for turn in report.turns):
@@ -202,7 +202,9 @@ def _literal(name: str) -> str:
 
 
 def _svg(figure: Figure, axes: Axes, title: str) -> str:
-    """The element alone: without the XML prologue, and without the namespaces and metadata that HTML does not need."""
+    """Returns the SVG element alone: without the XML prologue, and without the namespaces and metadata that HTML does
+    not need.
+    """
     axes.legend(frameon=False, fontsize=8)
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
@@ -214,7 +216,7 @@ def _svg(figure: Figure, axes: Axes, title: str) -> str:
 
 
 def write_report(report: RunReport, folder: Path) -> list[Path]:
-    """report.md, report.csv, report.json, report.html. Raises OSError."""
+    """Writes report.md, report.csv, report.json and report.html. Raises OSError."""
     from kernelwright.agent.viewing.report.files import run_page
 
     folder.mkdir(parents=True, exist_ok=True)

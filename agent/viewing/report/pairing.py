@@ -27,7 +27,7 @@ class PairedComparison(Value):
     problems: int
     """Problems that both have attempted."""
     wins: int
-    """Where the first is better."""
+    """Number of problems on which the first is better."""
     losses: int
     ties: int
     difference: float | None
@@ -35,7 +35,9 @@ class PairedComparison(Value):
     sign_p: float | None
     """Two-sided, exact, ties left out (Dixon and Mood 1946)."""
     permutation_p: float | None
-    """Two-sided: signs flipped at random, exactly where few differ."""
+    """Two-sided p-value of a permutation test: signs are flipped at random, or in all ways where few
+    problems differ.
+    """
 
 
 def compare_runs(first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED) -> list[PairedComparison]:
@@ -89,14 +91,14 @@ def compare_paired(
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Exact binomial, two-sided."""
+    """Returns the two-sided p-value of the exact binomial test."""
     n = wins + losses
     tail = sum(math.comb(n, k) for k in range(min(wins, losses) + 1)) / 2**n
     return min(1.0, 2.0 * tail)
 
 
 def permutation_test(differences: Sequence[float], seed: int = BOOTSTRAP_SEED) -> float:
-    """How often flipped signs give a sum at least as far from 0."""
+    """Returns the share of sign flips whose sum is at least as far from 0."""
     import numpy as np
 
     n = len(differences)

@@ -30,7 +30,7 @@ class ProblemSummary(Value):
     fault: str
     """The fault of the last sample, where none is correct; `not judged` where the problem cannot be judged."""
     message: str
-    """What that fault was, in one line."""
+    """The message of that fault, in one line."""
     degenerate: tuple[str, ...]
     cost: Cost
 
@@ -58,7 +58,7 @@ class RunReport(Value):
 
     run: str
     created: float
-    """When this report was made, seconds since 1970."""
+    """The time of this report, in seconds since 1970."""
     database: str
     groups: tuple[PolicyGroup, ...]
     against: tuple[Against, ...] = ()
@@ -96,7 +96,7 @@ def _attempts(store: Store, name: str) -> dict[str, Attempts]:
 
 
 def _labelled(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
-    """The policy's name; with the options that tell two of its groups apart, where there are two."""
+    """Returns the policy's name, with the options that distinguish two of its groups where there are two."""
     groups: dict[tuple[str, str], list[Sample]] = {}
     for sample in samples:
         groups.setdefault((sample.policy, sample.options), []).append(sample)

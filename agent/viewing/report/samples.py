@@ -21,18 +21,18 @@ UNJUDGEABLE_STOP_REASON = "problem"
 
 
 class Cost(Value):
-    """What turns have cost. `dollars` is None where one price is unknown."""
+    """The cost of turns. `dollars` is None where one price is unknown."""
 
     turns: int = 0
     tokens: int = 0
     dollars: float | None = 0.0
-    """None where an answer's price is not known."""
+    """Dollars; None where an answer's price is not known."""
     policy_seconds: float = 0.0
     tool_seconds: float = 0.0
     gpu_seconds: float = 0.0
 
     def plus(self, other: Cost) -> Cost:
-        """The sum of both; dollars are unknown where either's are."""
+        """Returns the sum of both; dollars are unknown where either's are."""
         dollars = None if self.dollars is None or other.dollars is None else self.dollars + other.dollars
         return Cost(
             turns=self.turns + other.turns,
@@ -53,19 +53,19 @@ class Sample(Value):
     suite: str
     policy: str
     options: str
-    """What else makes two commands differ, as JSON."""
+    """The options that make it another command, as JSON."""
     number: int
-    """Which of the problem's samples, from 0."""
+    """Number of the sample among those of its problem, from 0."""
     finished: bool
     stop_reason: str = ""
     stop_message: str = ""
-    """What the stop reason does not say: of a problem that cannot be judged, why."""
+    """Details of the stop reason: of a problem that cannot be judged, why."""
     candidate_id: int | None = None
-    """The best one; where none is correct the last one that was judged."""
+    """The id of the best candidate; where none is correct that of the last one that was judged."""
     compiled: bool = False
     correct: bool = False
     solved_by: Origin | None = None
-    """Who wrote its first correct candidate; None where there is none."""
+    """The author of its first correct candidate; None where there is none."""
     judged_on: str = ""
     """cpu, or the GPU's name; empty where nothing was run."""
     speedup: float | None = None

@@ -27,7 +27,7 @@ MAX_REASON_CHARACTERS = 80
 
 
 def format_estimate(found: Estimate, share: bool = True) -> str:
-    """`62.5 % (51.0 to 73.1)`; a dash where there is nothing to say."""
+    """Formats an estimate with its interval, `62.5 % (51.0 to 73.1)`; a dash where there is none."""
     if found.value is None:
         return "-"
     scale, unit = (100.0, " %") if share else (1.0, "x")
@@ -191,7 +191,7 @@ def write_markdown(report: RunReport) -> str:
 
 
 def describe_method(report: RunReport) -> str:
-    """How the figures are made; of speeds only where a group has some."""
+    """Describes how the figures are computed; speeds only where a group has some."""
     said = "Intervals are 95 %, bootstrapped over problems. Problems that were never attempted count as failed."
     if any(group.figures.unusable for group in report.groups):
         said += " Problems that cannot be judged do not count."
@@ -216,7 +216,7 @@ def escape_markdown_cell(text: str) -> str:
 
 
 def csv_text(report: RunReport) -> str:
-    """One line a policy and problem."""
+    """Returns one line for each policy and problem."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)

@@ -22,7 +22,7 @@ class TurnReport(Value):
     """One turn of a trajectory's report."""
 
     number: int
-    """From 1."""
+    """The number of the turn, from 1."""
     candidate_id: int
     action: str
     parent: int | None
@@ -47,7 +47,7 @@ class Node(Value):
 
     text: str
     turn: int | None
-    """None where it is a turn of another trajectory, that this one was forked from."""
+    """The turn; None where it belongs to another trajectory, which this one was forked from."""
     correct: bool
 
 
@@ -100,7 +100,7 @@ def _lineage(store: Store, id: int, numbers: Mapping[int, int]) -> tuple[Node, .
 
 
 def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple[str, str], ...]:
-    """Returns what is known of a trajectory as labels with values; `numbers`: turns by candidate."""
+    """Returns the known facts of a trajectory as labels with values; `numbers`: turns by candidate."""
     best = numbers.get(row.best_id or 0)
     return (
         ("trajectory", str(row.id)),

@@ -32,7 +32,7 @@ PAUSING_MESSAGE = "pausing after what the judges and servers are at; Ctrl-C agai
 
 
 class LiveBatch:
-    """What rich draws, a few times a second."""
+    """Renders a batch, a few times a second."""
 
     def __init__(self) -> None:
         self._batch: Batch | None = None
@@ -75,7 +75,7 @@ def _runs(batch: Batch) -> Table:
 
 
 def lanes_view(standing: BatchStatus) -> Table:
-    """How busy each lane is, and was."""
+    """Renders the load of each lane, now and on average."""
     table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
     for name in ("lane", "places", "inside", "waiting", "entered", "busy"):
         table.add_column(name, justify="left" if name == "lane" else "right")

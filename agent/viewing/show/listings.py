@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def problems_view(problems: Iterable[Problem]) -> Table:
-    """One line a problem: its name, its family, what it is, the sizes that the CPU rungs use."""
+    """Renders one line for each problem: its name, its family, its title, and the sizes that the CPU rungs use."""
     table = Table(box=None, padding=(0, 2), header_style=LABEL)
     table.add_column("problem", no_wrap=True)
     table.add_column("family", no_wrap=True)
@@ -50,7 +50,7 @@ def problems_view(problems: Iterable[Problem]) -> Table:
 
 
 def manifests_view(manifests: Sequence[Manifest], peak: Peak) -> RenderableType:
-    """One line a problem, then the suite's figures. The speed of light is that of `peak`."""
+    """Renders one line for each problem, then the suite's figures. The speed of light is that of `peak`."""
     numbers = ("bytes", "operations", f"at {peak.gpu}", "eager error")
     lists = ("passes our judge", "passes KernelBench", "makes no difference")
     rows = [_row(manifest, peak) for manifest in manifests]

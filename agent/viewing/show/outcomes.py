@@ -1,4 +1,4 @@
-"""How `agent solve`, `agent replay` and `agent recheck` ended, for the terminal."""
+"""Renders the results of `agent solve`, `agent replay` and `agent recheck` for the terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kernelwright.tools.report import Environment
 
 
 def solved_view(solved: Solved) -> RenderableType:
-    """The verdict, where the kernel is, why it stopped, what it took."""
+    """Renders the verdict, the path of the kernel, the stop reason, and the cost."""
     unusable = solved.stop_reason is StopReason.PROBLEM
     failed = "the problem cannot be judged" if unusable else "no correct kernel"
     verdict = ("correct", GOOD) if solved.correct else (failed, BAD)
@@ -90,7 +90,7 @@ def _took(solved: Solved) -> str:
 
 
 def dry_run_view(plan: DryRun) -> RenderableType:
-    """The prompt, message by message, then the plan and the estimate."""
+    """Renders the prompt, message by message, then the plan and the estimate."""
     parts: list[RenderableType] = []
     for message in plan.messages:
         parts += [Text(f"--- {message.role}", style=LABEL), quoted_text(message.content, limit=10**6)]

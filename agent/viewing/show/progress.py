@@ -51,7 +51,7 @@ MAX_TURNS_SHOWN = 6
 
 
 class LiveRun:
-    """What rich draws, several times a second."""
+    """Renders a run, several times a second."""
 
     def __init__(self) -> None:
         self.run: Run | None = None
@@ -60,12 +60,12 @@ class LiveRun:
         self._since = time.monotonic()
 
     def watch(self, run: Run, doing: str) -> None:
-        """Shows the run as it stands, and what it is doing."""
+        """Shows the run and its current action."""
         self.run = run
         self.say(doing)
 
     def say(self, doing: str) -> None:
-        """Shows what is being done, with the seconds since now."""
+        """Shows the current action with the seconds since its beginning."""
         self.doing, self._since = doing, time.monotonic()
 
     def __rich__(self) -> RenderableType:

@@ -1,4 +1,4 @@
-"""What a tuning found, rendered."""
+"""Renders the result of a tuning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_FAILURES_SHOWN = 3
 
 
 def tuned_view(tuned: TuningResult) -> RenderableType:
-    """The whole."""
+    """Renders the whole result."""
     if tuned.failure:
         return Text(f"{tuned.kernel} cannot be tuned for {tuned.problem}: {tuned.failure}")
     parts: list[RenderableType] = [_headline(tuned), _parameters(tuned)]
@@ -97,7 +97,7 @@ def _cells(row: TriedConfiguration, group: ParameterGroup, tuned: TuningResult) 
 
 
 def _changed(row: TriedConfiguration, group: ParameterGroup, start: Mapping[str, Setting]) -> str:
-    """What differs from the file."""
+    """Returns the settings that differ from the file."""
     changed = {n: v for n, v in row.configuration.items() if v != start.get(n)}
     return format_configuration(changed, group.parameters) if changed else "as in the file"
 
@@ -154,7 +154,7 @@ def _multiplies(one: JudgedConfiguration) -> str:
 
 
 def _errors(report: Report | None) -> list[str]:
-    """Its error against float64 beside eager's, and in what either multiplies."""
+    """Renders the error against float64 beside eager's, with the precision of either."""
     if report is None:
         return []
     lines = []

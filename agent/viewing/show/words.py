@@ -52,7 +52,7 @@ def format_bytes(count: float | None) -> str:
 
 
 def format_rate(value: float | None, unit: str) -> str:
-    """Decimal: 4.8 TB/s, 989 TFLOP/s."""
+    """Formats a rate with decimal prefixes: 4.8 TB/s, 989 TFLOP/s."""
     if value is None:
         return "-"
     for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
@@ -67,7 +67,7 @@ def number_of(count: int, noun: str) -> str:
 
 
 def format_counts(census: Mapping[str, int], most: int = 6) -> str:
-    """`softmax_kernel x2, add_kernel`; the largest first, the rest counted."""
+    """Formats counts, the largest first, with the number of those left out: `softmax_kernel x2, add_kernel`."""
     ordered = sorted(census.items(), key=lambda item: (-item[1], item[0]))
     named = [name if count == 1 else f"{name} x{count}" for name, count in ordered[:most]]
     rest = len(ordered) - most
@@ -75,12 +75,12 @@ def format_counts(census: Mapping[str, int], most: int = 6) -> str:
 
 
 def quoted_text(text: object, style: str = "", limit: int = 2000) -> Text:
-    """Text that someone else wrote: no markup, no control characters."""
+    """Returns text from outside as rich text: without markup, without control characters."""
     return Text(clean_text(text, limit), style=style)
 
 
 def facts_table(rows: Iterable[tuple[str, object]]) -> Table:
-    """Two columns: what, and what is known of it. Rows whose value is empty are left out."""
+    """Makes a table of two columns, labels and values. Rows whose value is empty are left out."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style=LABEL, no_wrap=True)
     table.add_column(overflow="fold")

@@ -1,1 +1,1 @@
-"""One verdict and one trace as rich renderables."""
+"""Renders one verdict or one trace."""

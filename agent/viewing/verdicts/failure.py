@@ -1,4 +1,6 @@
-"""Why a candidate is not correct: the fault, the line with its caret, the mismatch and where to look."""
+"""Renders the reason why a candidate is not correct: the fault, the line with its caret, the mismatch and where to
+look.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ def _ratio(ratio: float | None) -> str:
 
 
 def mismatch_view(mismatch: Mismatch) -> RenderableType:
-    """How many elements are wrong, in what pattern, the first and the worst of them."""
+    """Renders the number of wrong elements, their pattern, and the first and the worst of them."""
     rows: list[tuple[str, object]] = [
         ("wrong", _count(mismatch)),
         ("pattern", Text((mismatch.pattern or "").replace("_", " "), style=WARN)),

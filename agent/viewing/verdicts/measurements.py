@@ -1,4 +1,6 @@
-"""What was measured of a candidate: the compiler's resources for each target, its speed and the speed of light."""
+"""Renders the measurements of a candidate: the compiler's resources for each target, its speed and the
+speed of light.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def config_text(kernel: KernelResources) -> str:
 
 
 def occupancy_text(kernel: KernelResources) -> str:
-    """`50 % (registers)`: the share of resident warps and what holds it down."""
+    """Formats the share of resident warps with the resource that limits it: `50 % (registers)`."""
     if kernel.occupancy is None:
         return "-"
     limit = f" ({kernel.occupancy_limit})" if kernel.occupancy_limit and kernel.occupancy < 1 else ""
@@ -80,12 +82,12 @@ def occupancy_text(kernel: KernelResources) -> str:
 
 
 def tensor_core_text(kernel: KernelResources) -> str:
-    """`wgmma bf16`; `none` where the kernel computes without them."""
+    """Formats the tensor cores in use: `wgmma bf16`; `none` where the kernel computes without them."""
     return " ".join([kernel.tensor_core, *kernel.mma_types]) if kernel.tensor_core else "none"
 
 
 def launches_view(launches: tuple[LaunchTime, ...]) -> RenderableType:
-    """One line a launch of the steady state, in order: kernel, grid, time, share of the call."""
+    """Renders one line for each launch of the steady state, in order: kernel, grid, time, share of the call."""
     table = Table(box=None, padding=(0, 2), header_style=LABEL)
     for heading in ("launch", "grid", "time", "share"):
         table.add_column(heading, justify="right" if heading in ("time", "share") else "left", overflow="fold")
@@ -97,7 +99,9 @@ def launches_view(launches: tuple[LaunchTime, ...]) -> RenderableType:
 
 
 def matrix_view(results: tuple[CompileResult, ...]) -> RenderableType:
-    """One line a target: does it compile there, and at what cost. The largest figure over the kernels is shown."""
+    """Renders one line for each target: whether the candidate compiles there, and its resources. The largest figure
+    over the kernels is shown.
+    """
     headings = ("target", "", "registers", "spills", "shared", "occupancy", "tensor cores", "seconds", "why not")
     numeric = ("registers", "spills", "shared", "seconds")
     return AdaptiveTable(headings, [_target_row(result) for result in results], numeric=numeric, wrapped=("why not",))
@@ -197,7 +201,7 @@ def _speed_of_light(profile: ProfileResult) -> str:
 
 
 def roofline_text(roofline: Roofline) -> str:
-    """`0.107 ms (memory bound: 512 MiB at 4.8 TB/s)`."""
+    """Formats the speed of light: `0.107 ms (memory bound: 512 MiB at 4.8 TB/s)`."""
     if roofline.bound == "compute":
         count = "-" if roofline.operations is None else f"{roofline.operations:.3g}"
         cost = (
@@ -234,7 +238,7 @@ def _clocks(clocks: Clocks) -> Text:
 
 
 def _neighbours(neighbours: Sequence[Neighbour]) -> Text:
-    """They share power, heat and links with the GPU that judged."""
+    """Renders the other GPUs at work, which share power, heat and links with the GPU that judged."""
     named = ", ".join(f"{one.name} {format_percent(one.busy)} busy" for one in neighbours)
     return Text(f"at work meanwhile: {named}", style=WARN)
 

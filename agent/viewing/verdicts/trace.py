@@ -42,7 +42,9 @@ USUAL_ARGUMENTS = {
 }
 """Arguments that say nothing new, and are left out."""
 USUAL_OPTIONS: dict[str, Json] = {"num_warps": 4}
-"""What Triton takes for every target where a launch does not say; the other defaults depend on the target."""
+"""Triton's defaults for every target, for options that a launch does not give; the other defaults depend on
+the target.
+"""
 
 KindOf = Callable[[Operator], str]
 """`compute`, `layout` or `read`: tools.judging.own_work.kind_of."""
@@ -54,24 +56,24 @@ MARKS = {
 
 
 class TracedSize(Value):
-    """What the host code asked for at one size, or why it could not be written down."""
+    """The trace of the host code at one size, or the reason why there is none."""
 
     sizes: dict[str, int] = {}
     """Integers of the reference that were replaced; empty for the problem's own size."""
     why: str = ""
-    """Why this size was traced."""
+    """The reason why this size was traced."""
     inputs: Json = None
-    """What forward is given, as `tools.spec.InputSpec.inputs` describes it."""
+    """The arguments of forward, as `tools.references.input_spec.InputSpec.inputs` describes them."""
     trace: Trace | None = None
     failure: Failure | None = None
 
 
 class CandidateTrace(Value):
-    """What is shown, and what `--json` gives."""
+    """The traces that are shown, and that `--json` prints."""
 
     problem: str
     target: str
-    """The target of the GPU that the host code is told of."""
+    """The target of the GPU that the host code sees."""
     at: tuple[TracedSize, ...] = ()
     functions: dict[str, Function] = {}
     kernels: dict[str, Kernel] = {}
@@ -207,7 +209,7 @@ class _Listing:
         return [_indented(Text.assemble(("! ", BAD), text), 5), _indented(Text(f"^ {mark}", style=style))]
 
     def _operator(self, step: Operator) -> str:
-        """`t7 = empty([512, 4096], dtype=float32)  float32[512, 4096]`."""
+        """Formats an operator: `t7 = empty([512, 4096], dtype=float32) float32[512, 4096]`."""
         namespace, _, rest = step.op.partition(".")
         name = rest.partition(".")[0] if namespace == "aten" else step.op
         given = [self._text(a) for a in step.args]
@@ -222,7 +224,7 @@ class _Listing:
         return told if said else f"{told}   {shape}"
 
     def _launch(self, step: Launch) -> str:
-        """`softmax_kernel[512, 1, 1](x_ptr=x0, n=4096, BLOCK=4096)  num_warps=8`."""
+        """Formats a launch: `softmax_kernel[512, 1, 1](x_ptr=x0, n=4096, BLOCK=4096) num_warps=8`."""
         kernel = self._kernels.get(step.kernel)
         given, options = dict(step.args), dict(USUAL_OPTIONS)
         if kernel is not None:

@@ -29,14 +29,14 @@ RESHAPING_OPERATORS = frozenset({"view", "_unsafe_view", "reshape", "_reshape_al
 
 
 class KnownTensor(NamedTuple):
-    """What is known of a tensor."""
+    """The known properties of a tensor."""
 
     shape: tuple[int, ...]
     dtype: str
 
     @property
     def text(self) -> str:
-        """`float32[512, 4096]`."""
+        """Formats a tensor: `float32[512, 4096]`."""
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
@@ -46,7 +46,7 @@ class Tensors:
     """
 
     def __init__(self, trace: Trace, inputs: Json) -> None:
-        """inputs: as `tools.spec.InputSpec.inputs` describes them."""
+        """inputs: as `tools.references.input_spec.InputSpec.inputs` describes them."""
         self._names = {number: f"w:{name}" for name, number in trace.state.items()}
         self._known = {
             number: KnownTensor(tuple(trace.shapes[name]), trace.dtypes.get(name, ""))
@@ -78,11 +78,11 @@ class Tensors:
         return self._names.get(number, f"t{number}")
 
     def described(self, number: int) -> str:
-        """`float32[512, 4096]`; empty where that is not known."""
+        """Formats a tensor: `float32[512, 4096]`; empty where its form is not known."""
         return self._known[number].text if number in self._known else ""
 
     def learn(self, step: Operator | Data) -> None:
-        """What a step says of the tensors that it makes."""
+        """Learns the properties of the tensors that a step makes."""
         if isinstance(step, Data):
             self._known[step.t] = KnownTensor(tuple(step.shape), step.dtype)
             return
@@ -122,7 +122,7 @@ def is_same_tensor(step: object) -> bool:
 
 
 def _base_name(op: str) -> str:
-    """`aten.view.default` -> `view`."""
+    """Returns the name without namespace and overload: `view` of `aten.view.default`."""
     parts = op.split(".")
     return parts[1] if len(parts) == 3 else op
 

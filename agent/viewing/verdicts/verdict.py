@@ -114,9 +114,7 @@ def _findings(report: Report, command: str) -> list[tuple[str, object]]:
 
 
 def sizes_view(tried: tuple[Tried, ...]) -> Table:
-    """One line a size: the integers of the reference that were changed, why these, and what became of the candidate
-    there.
-    """
+    """Renders one line for each size: the integers of the reference that were changed, the reason, and the outcome."""
     table = Table.grid(padding=(0, 2))
     table.add_column(overflow="fold")
     for _ in range(3):
@@ -146,7 +144,7 @@ def _degenerate(report: Report) -> str:
 
 
 def _checks(result: CorrectnessResult) -> Text:
-    """How many comparisons passed, the worst of them, and with what sizes."""
+    """Renders the number of comparisons that passed, the worst of them, and their sizes."""
     passed = sum(check.passed for check in result.checks)
     text = Text(f"{passed} of {len(result.checks)} passed")
     ratios = [c.error_ratio for c in result.checks if c.error_ratio is not None]

@@ -94,11 +94,11 @@ class Viewer(App[None]):
             self.call_after_refresh(self._list_trajectories, q_quits=True)
 
     def on_unmount(self) -> None:
-        """Ends the process that compiles, whatever it is at."""
+        """Ends the process that compiles, whatever it is doing."""
         self._assembling.close()
 
     def on_resize(self, event: Resize) -> None:
-        """Leaves the lineage out of narrow terminals; says what is needed in those that are too small."""
+        """Leaves the lineage out of narrow terminals; in those that are too small, says which size is needed."""
         width, height = event.size
         small = width < MIN_TERMINAL_SIZE[0] or height < MIN_TERMINAL_SIZE[1]
         root = self.screen_stack[0]

@@ -22,7 +22,7 @@ class AssemblyProgress(Message):
 
 
 class Assembled(Message):
-    """What came of it, or in words why nothing did."""
+    """The result of a compilation, or the reason in words why there is none."""
 
     def __init__(self, candidate_id: int, found: Assembly | str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the viewer asks and lists over its text."""
+"""The dialogs and lists that the viewer opens over its text."""
 
 from __future__ import annotations
 

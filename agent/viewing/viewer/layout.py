@@ -12,7 +12,7 @@ from kernelwright.agent.viewing.viewer.views import View
 from kernelwright.store.records import SearchHit
 
 MIN_TERMINAL_SIZE = (50, 10)
-"""Columns and lines."""
+"""Smallest size of the terminal in columns and lines."""
 NARROW_COLUMNS = 90
 """Columns up to which the lineage is left out."""
 
@@ -63,7 +63,7 @@ KEYS: tuple[tuple[str, str, str, str], ...] = (
     ("question_mark", "help", "?", "this help"),
     ("q,ctrl+c", "quit", "q", "quit"),
 )
-"""Keys, action, how the key is written, what it does."""
+"""For each binding its keys, its action, the spelling of the key in the help, and its description."""
 BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding(keys, action, text, key_display=written) for keys, action, written, text in KEYS
 ]

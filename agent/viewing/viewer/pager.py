@@ -34,7 +34,7 @@ class Pager(ScrollView, can_focus=False):
 
     @property
     def found(self) -> tuple[int, int]:
-        """Which line of how many that hold the text looked for, from 1; (0, 0) where none does."""
+        """Returns the number of the current match from 1, and the number of matches; (0, 0) where there is none."""
         return (self._at + 1, len(self._matches)) if self._matches else (0, 0)
 
     def show(self, renderable: RenderableType, *, keep: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What the viewer shows as plain text and as JSON: renderables and values for the command to print."""
+"""The viewer's contents as plain text and as JSON: renderables and values for the command to print."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def whole_trajectory_view(store: Store, viewed: ViewedTrajectory) -> Iterator[Re
 
 
 def heading_view(viewed: ViewedTrajectory) -> RenderableType:
-    """Shows what is known of a trajectory above its turns."""
+    """Shows the facts of a trajectory above its turns."""
     numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in viewed.entries}
     tree = Text("\n").join(line for _, line in tree_lines(viewed)) or Text("no turn yet", style=QUIET)
     known = [(label, quoted_text(value, limit=400)) for label, value in trajectory_facts(viewed.row, numbers)]
@@ -103,7 +103,7 @@ def heading_view(viewed: ViewedTrajectory) -> RenderableType:
 
 
 def lineage_facts(viewed: ViewedTrajectory) -> Text:
-    """What there is to know of the whole trajectory, for under its lineage."""
+    """Returns the facts of the whole trajectory, to show under its lineage."""
     numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in viewed.entries}
     known = [fact for fact in trajectory_facts(viewed.row, numbers) if fact[0] not in ("trajectory", "best")]
     return Text("\n").join(Text.assemble((f"{label} ", LABEL), quoted_text(value, limit=400)) for label, value in known)
@@ -137,7 +137,7 @@ def one_view(view: View, store: Store, viewed: ViewedTrajectory, turn: Turn) -> 
 
 
 def chosen_turn(store: Store, viewed: ViewedTrajectory, number: int | None) -> Turn:
-    """Number from 1; None is the best one, else the last. Raises InputError."""
+    """Returns the turn with a number from 1; None selects the best one, else the last. Raises InputError."""
     if not viewed.entries:
         raise InputError(f"trajectory {viewed.row.id} has no turn yet")
     numbers = [entry.candidate.turn + 1 for entry in viewed.entries]

@@ -224,7 +224,7 @@ def test_the_database_may_be_named_without_the_option_which_is_told(path, capsys
     Store.open(path).close()
     status, out, err = command(capsys, path, "--device", "cpu")
     assert (status, err.count("\n")) == (Exit.DONE, 1)
-    assert "the database is now named with --db" in err
+    assert "give the database with --db" in err
     assert "of 0 candidates" in out
     status, _, err = command(capsys, path, "--db", path)
     assert (status, err.count("\n")) == (Exit.BAD_INPUT, 1)
