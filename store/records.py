@@ -178,7 +178,7 @@ def fingerprint(environment: Environment) -> str:
 
 
 def dump_report(report: Report) -> bytes:
-    """Standard JSON, ASCII, keys sorted; infinities and NaN as the strings that tools.results reads back."""
+    """Standard JSON, ASCII, keys sorted; infinities and NaN as the strings that tools.report reads back."""
     return json.dumps(_plain(report.model_dump(warnings="error")), sort_keys=True, separators=(",", ":")).encode()
 
 

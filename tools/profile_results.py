@@ -1,6 +1,6 @@
 """What the clock found out about one candidate: frozen values, JSON-safe.
 
-Had from `tools.results` too, whose schema version covers them.
+Also imported from `tools.report`, whose schema version covers them.
 
 Nothing here imports torch.
 """

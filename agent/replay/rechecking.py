@@ -230,7 +230,7 @@ class _Work:
 
 
 def _best(turns: Sequence[Turn]) -> int | None:
-    """Returns the best candidate as `agent.attempts.best_of` chooses it: correct, then fast, then far up the ladder,
+    """Returns the best candidate as `agent.loop.attempts.best_of` does: correct, then fast, then far up the ladder,
     then early.
     """
     rungs = list(Rung)

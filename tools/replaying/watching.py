@@ -56,7 +56,7 @@ class Watch(TorchDispatchMode):
         self.changed_inputs: set[int] = set()
         """Positions of arguments that a launch or an operator wrote to, whatever they hold afterwards."""
         self.operations = 0
-        """Floating-point operations of torch's operators, as tools.operators counts them."""
+        """Floating-point operations of torch's operators, as tools.references.operators counts them."""
         self.truncations: Counter[str] = Counter()
         """Operators that turn values into whole numbers or truths which hold less of them."""
         self.rearranged: Counter[str] = Counter()

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
 
 
 def random_tensor(described: dict[str, Any], device: str) -> Any:
-    """Makes a tensor of the shape, dtype and range that `tools.counters.call_spec` describes."""
+    """Makes a tensor of the shape, dtype and range that `tools.timing.counters.call_spec` describes."""
     import torch
 
     dtype, shape = getattr(torch, described["dtype"]), described["shape"]

@@ -1,9 +1,9 @@
 """The tracer: a sandboxed process that runs a candidate's host code, once per size, on tensors without values, and says
 what it asked for.
 
-It is sent {"source", "target", "sizes": [{"spec": tools.spec.InputSpec, "multiprocessors": n or null, "calls": n,
-"reuse": bool}, ...]} as its payload and answers with {"progress": {...}} before each step that may hang, {"first": the
-answer for the first size alone} once that is traced where there are more, and, at the end, {"traced":
+It is sent {"source", "target", "sizes": [{"spec": tools.references.input_spec.InputSpec, "multiprocessors": n or null,
+"calls": n, "reuse": bool}, ...]} as its payload and answers with {"progress": {...}} before each step that may hang,
+{"first": the answer for the first size alone} once that is traced where there are more, and, at the end, {"traced":
 tools.tracing.trace.Traced, "failures": [Failure or null, ...], "notes": [...]}. What it says is a candidate's word: the
 trusted side reads it with `tools.tracing.trace.read_traced`.
 """

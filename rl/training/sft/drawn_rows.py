@@ -32,7 +32,7 @@ def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = (
 
     The same seed gives the same rows in the same order, however many workers.
 
-    against: suites that no row may be of, besides the benchmarks that are known (rl.data.cleaning.known).
+    against: suites that no row may be of, besides the benchmarks that are known (rl.data.cleaning.known_benchmarks).
     """
     return _different(_drawn(_chunk, seed, workers, against), count)
 
