@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -13,12 +14,14 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input, Static
 
 from kernelwright.agent.viewing.show.words import BAD, LABEL, QUIET, quoted_text
-from kernelwright.agent.viewing.viewer.layout import KEYS
+from kernelwright.agent.viewing.viewer.layout import KEYS, MAX_DIALOG_COLUMNS
 from kernelwright.agent.viewing.viewer.pager import Pager
 from kernelwright.errors import InputError
 from kernelwright.store.errors import StoreError
 
 CLOSE_BINDING = Binding("escape,q", "close", "close")
+DIALOG_FRAME_COLUMNS = 6
+"""Columns of a dialog's border and padding on both sides, and of a table's scroll bar."""
 
 
 class LineDialog(ModalScreen[str | None]):
@@ -96,27 +99,51 @@ class ChoiceDialog(ModalScreen[int | None]):
     def on_mount(self) -> None:
         """Fills the table with its first page, and puts the cursor on the row that was chosen last."""
         table = self.query_one(DataTable)
-        table.add_columns(*self._headings)
-        self._load()
+        rows = self._next_rows()
+        for heading, width in zip(self._headings, self._widths(rows), strict=True):
+            table.add_column(heading, width=width)
+        self._add(rows)
         if self._chosen in self._numbers:
             table.move_cursor(row=self._numbers.index(self._chosen))
         table.focus()
 
-    def _load(self) -> None:
+    def _next_rows(self) -> Sequence[tuple[int, Sequence[Text]]]:
         try:
-            rows = self._more(self._numbers[-1] if self._numbers else None)
+            return self._more(self._numbers[-1] if self._numbers else None)
         except StoreError as error:
             self.query_one(Static).update(quoted_text(error, BAD))
-            return
+            return ()
+
+    def _widths(self, rows: Sequence[tuple[int, Sequence[Text]]]) -> list[int]:
+        """Returns the widths of the columns, so that all of them are seen: the widest ones are made narrower, but not
+        than their headings.
+        """
+        table = self.query_one(DataTable)
+        widths = [
+            max(map(cell_len, column))
+            for column in zip(self._headings, *(map(str, cells) for _, cells in rows), strict=True)
+        ]
+        room = min(self.app.size.width - 2, MAX_DIALOG_COLUMNS) - DIALOG_FRAME_COLUMNS
+        room -= 2 * table.cell_padding * len(widths)
+        while sum(widths) > room:
+            spare = [width - cell_len(heading) for width, heading in zip(widths, self._headings, strict=True)]
+            if max(spare) <= 0:
+                break
+            widths[max(range(len(widths)), key=lambda place: (spare[place] > 0, widths[place]))] -= 1
+        return widths
+
+    def _add(self, rows: Sequence[tuple[int, Sequence[Text]]]) -> None:
         table: DataTable[Any] = self.query_one(DataTable)
         for number, cells in rows:
             self._numbers.append(number)
+            for cell in cells:
+                cell.no_wrap, cell.overflow = True, "ellipsis"
             table.add_row(*cells)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Loads the next page when the cursor comes to the last row."""
         if self._numbers and event.cursor_row == len(self._numbers) - 1:
-            self._load()
+            self._add(self._next_rows())
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Closes with the number of the chosen row."""

@@ -16,6 +16,8 @@ MIN_TERMINAL_SIZE = (50, 10)
 NARROW_COLUMNS = 90
 """Columns up to which the lineage is left out."""
 
+MAX_DIALOG_COLUMNS = 110
+
 STYLE = """
 #heading, #status { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
 #heading { background: $panel; }
@@ -27,11 +29,11 @@ Pager { scrollbar-gutter: stable; scrollbar-size-vertical: 1; overflow-x: hidden
 .small #small { display: block; }
 .narrow #lineage { display: none; }
 LineDialog, ChoiceDialog, HelpDialog { align: center middle; }
-.dialog { width: 100%; max-width: 110; margin: 0 1; height: auto; }
+.dialog { width: 100%; max-width: MAX_DIALOG_COLUMNS; margin: 0 1; height: auto; }
 .dialog { border: round $primary; padding: 0 1; background: $surface; }
 .tall { height: 80%; }
 .tall DataTable { height: 1fr; }
-"""
+""".replace("MAX_DIALOG_COLUMNS", str(MAX_DIALOG_COLUMNS))
 
 
 KEYS: tuple[tuple[str, str, str, str], ...] = (

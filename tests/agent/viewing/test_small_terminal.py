@@ -217,3 +217,15 @@ def test_slashes_before_a_search_of_the_database_are_no_part_of_it(written):
         assert "2 turns with 'NUMBER'" in str(viewer.screen.query_one("Static").render())
 
     drive(written, test)
+
+
+def test_every_column_of_the_list_is_seen_at_once_and_a_cell_that_is_cut_says_so(written):
+    async def test(viewer, pilot):
+        table = viewer.screen.query_one("DataTable")
+        assert table.max_scroll_x == 0
+        rows = ["".join(part.text for part in row) for row in viewer.screen._compositor.render_strips()]
+        (shown,) = [row for row in rows if "fused_silu" in row and "│" in row]
+        assert "…" in shown
+        assert "cut off" in shown
+
+    drive(written, test, listing=True)
