@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -36,6 +37,10 @@ TARGET = "sm_90"
 """What interpreted kernels are told that they run on: the target that candidates are traced for by default."""
 MAX_RECORDS = 64
 """Forms of arguments of one kernel that are told apart."""
+MAX_PROGRAMS_AT_ONCE = 1 << 14
+"""Programs whose places in the grid are worked out together."""
+MAX_KNOWN_KERNELS = 64
+"""Kernels of one candidate that are kept for its later traces."""
 
 
 class Interpreted:
@@ -45,15 +50,22 @@ class Interpreted:
 
     def __init__(self, kernels: Mapping[str, Kernel], rebuilt: Rebuilt, before: Interpreted | None = None) -> None:
         """Rebuilds every kernel. Raises Failed for a text that is no kernel, NotInterpreted for one that only a GPU
-        runs. before: of another trace of the same candidate, rebuilt from the same texts: equal kernels are used again.
+        runs. before: of another trace of the same candidate, rebuilt from the same texts: kernels of that one and of
+        those before it which an interpreter does not tell apart are used again, with what was recorded of them.
         """
-        known: dict[str, _Kernel] = {} if before is None else before._kernels
-        self._kernels: dict[str, _Kernel] = {
-            key: known[key].again() if key in known and known[key].kernel == kernel else _Kernel(kernel, rebuilt)
-            for key, kernel in kernels.items()
-        }
+        self._known: dict[str, _Kernel] = {} if before is None else before._known
+        if len(self._known) > MAX_KNOWN_KERNELS:
+            self._known = {}
+        self._kernels = {key: self._kernel(kernel, rebuilt) for key, kernel in kernels.items()}
         self._random = Random(0)
         self.read_outside: list[str] = []
+
+    def _kernel(self, kernel: Kernel, rebuilt: Rebuilt) -> _Kernel:
+        form = repr(kernel.with_(attributes=()))  # what divides an argument is told to compilers alone
+        if (known := self._known.get(form)) is not None:
+            return known.again()
+        made = self._known[form] = _Kernel(kernel, rebuilt)
+        return made
 
     def begin_call(self, shuffle: int) -> None:
         """shuffle: the seed of this call's orders."""
@@ -76,7 +88,6 @@ class _Kernel:
     """One specialisation."""
 
     def __init__(self, kernel: Kernel, rebuilt: Rebuilt) -> None:
-        self.kernel = kernel
         self._records: dict[Any, Programs] = {}
         self._function = rebuilt[kernel.function].fn
         self._name = str(self._function.__name__)
@@ -233,8 +244,9 @@ def _shuffled(grid: tuple[int, int, int], random: Random) -> Iterator[Program]:
     """
     count = math.prod(grid)
     if count <= 4096:
-        order: Any = list(range(count))
-        random.shuffle(order)
+        shuffled = list(range(count))
+        random.shuffle(shuffled)
+        order = iter(shuffled)
     else:
         step = random.randrange(count // 3, count)
         while math.gcd(step, count) != 1:
@@ -242,8 +254,10 @@ def _shuffled(grid: tuple[int, int, int], random: Random) -> Iterator[Program]:
         begin = random.randrange(count)
         order = ((begin + i * step) % count for i in range(count))
     _, ny, nz = grid
-    for number in order:
-        yield Program(number, (number // (ny * nz), number // nz % ny, number % nz))
+    while numbers := list(islice(order, MAX_PROGRAMS_AT_ONCE)):
+        every = np.array(numbers)
+        axes = (every // (ny * nz), every // nz % ny, every % nz)
+        yield from map(Program, numbers, zip(*(axis.tolist() for axis in axes), strict=True))
 
 
 _MALLOC_PARAMETERS = ((-3, 32 << 20), (-1, 64 << 20))
