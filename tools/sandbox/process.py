@@ -43,6 +43,8 @@ MAX_OUTPUT_CHARACTERS = 8000
 """Characters, and bytes of UTF-8, of what a candidate printed."""
 READING_SECONDS = 5.0
 """Shortest time in seconds for the rest of a message of which a part has arrived."""
+QUICK_SECONDS = 0.05
+"""An answer that comes within so long is taken without a look at how long the process waited for a processor."""
 DISCARD_PAUSE_SECONDS = 0.001
 """Seconds of sleep after each piece that is thrown away: whoever prints without end costs little to listen to."""
 
@@ -192,9 +194,12 @@ class Process:
         """Waits until something can be read, or for so many seconds that a processor was there for it; gives the
         time.monotonic() until which the message is to be read.
         """
-        begun, before = time.monotonic(), self.waited() if self._inside else 0.0
+        begun = time.monotonic()
         limit, readable = begun + seconds, select.poll()
         readable.register(self._channel, select.POLLIN | select.POLLHUP)
+        if readable.poll(min(seconds, QUICK_SECONDS) * 1000):
+            return max(limit, time.monotonic() + READING_SECONDS)
+        before = self.waited() if self._inside else 0.0
         while not readable.poll(max(limit - time.monotonic(), 0.0) * 1000):
             extended = begun + seconds + min(self.waited() - before, run_queue.MAX_QUEUE_SHARE_OF_LIMIT * seconds)
             if extended < time.monotonic() + 0.001:
