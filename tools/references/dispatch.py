@@ -14,10 +14,13 @@ Mode = TypeVar("Mode", bound=type)
 _SAME_TYPE = """
     abs add ceil clamp clamp_max clamp_min cos div elu erf exp exp2 expm1 floor gelu hardsigmoid hardswish hardtanh
     leaky_relu log log1p log2 maximum minimum mish mul neg reciprocal relu round rsqrt rsub sigmoid sign silu sin
-    softplus sqrt sub tanh
+    softplus sqrt sub tanh xlogy
 """
 """Elementwise operators whose results have the type of their floating operands."""
 _COMPARISONS = "eq ge gt le lt ne"
+_ALONG_AN_AXIS = "_log_softmax _safe_softmax _softmax cumsum"
+_TRIANGLES = "tril triu"
+_LOSSES = "mse_loss smooth_l1_loss"
 _DRAWS = "rand randn"
 _SETS: dict[str, Callable[..., bool]] = {
     "fill_": lambda value: True,
@@ -83,6 +86,11 @@ def meta_results() -> dict[Any, MetaResult]:
     found = dict.fromkeys((getattr(aten, name) for name in _SAME_TYPE.split()), _of_the_same_type)
     found |= dict.fromkeys((getattr(aten, name) for name in _COMPARISONS.split()), _comparison)
     found |= {getattr(aten, name): functools.partial(_set, fits=fits) for name, fits in _SETS.items()}
+    found |= dict.fromkeys((getattr(aten, name) for name in _ALONG_AN_AXIS.split()), _along_an_axis)
+    found |= dict.fromkeys((getattr(aten, name) for name in _TRIANGLES.split()), _triangle)
+    found |= dict.fromkeys((getattr(aten, name) for name in _LOSSES.split()), _loss)
+    found |= {aten.native_layer_norm: _layer_norm, aten.native_group_norm: _group_norm, aten.addmm: _addmm}
+    found[aten.stack] = _stack
     return found | dict.fromkeys((getattr(aten, name) for name in _DRAWS.split()), _draw)
 
 
@@ -184,3 +192,96 @@ def _set(args: tuple[Any, ...], kwargs: Mapping[str, Any], *, fits: Callable[...
         return None
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "meta"
     return tensor if plain and tensor.dtype in _arithmetic_types() else None
+
+
+def _of_single(*tensors: Any) -> bool:
+    """Whether all are contiguous tensors of float32 without data, or None."""
+    import torch
+
+    return all(
+        one is None
+        or (
+            type(one) in (torch.Tensor, torch.nn.Parameter)
+            and one.device.type == "meta"
+            and one.dtype is torch.float32
+            and one.is_contiguous()
+        )
+        for one in tensors
+    )
+
+
+def _made(*shapes: Any) -> Any:
+    import torch
+
+    made = [torch.empty(shape, dtype=torch.float32, device="meta") for shape in shapes]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _along_an_axis(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Of (tensor, axis): the tensor's own form."""
+    tensor, axis, *rest = args
+    plain = any(rest) is False and not any(value is not None for value in kwargs.values())
+    fits = plain and _of_single(tensor) and -tensor.dim() <= axis < tensor.dim()
+    return _made(tensor.shape) if fits else None
+
+
+def _triangle(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    import torch
+
+    tensor = args[0]
+    if kwargs or type(tensor) is not torch.Tensor or tensor.device.type != "meta":
+        return None
+    plain = tensor.dim() > 1 and tensor.is_contiguous()
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta") if plain else None
+
+
+def _stack(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    tensors, axis = args[0], args[1] if len(args) > 1 else 0
+    if kwargs or not tensors or any(one is None for one in tensors) or not _of_single(*tensors):
+        return None
+    shape = tuple(tensors[0].shape)
+    place = axis if axis >= 0 else axis + len(shape) + 1
+    if any(tuple(one.shape) != shape for one in tensors) or not 0 <= place <= len(shape):
+        return None
+    return _made((*shape[:place], len(tensors), *shape[place:]))
+
+
+def _loss(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Of (tensor, target, reduction: 0 none, 1 mean, 2 sum)."""
+    tensor, target, *rest = args
+    if kwargs or not _of_single(tensor, target) or tensor.shape != target.shape:
+        return None
+    return _made(() if (rest[0] if rest else 1) else tensor.shape)
+
+
+def _layer_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The output, the means and the reciprocals of the deviations."""
+    tensor, normalised, weight, bias, _ = args
+    shape, count = tuple(tensor.shape), len(normalised)
+    if not _of_single(tensor, weight, bias) or not tensor.numel() or not count or shape[-count:] != tuple(normalised):
+        return None
+    if any(one is not None and tuple(one.shape) != tuple(normalised) for one in (weight, bias)):
+        return None
+    rows = (*shape[:-count], *(1,) * count)
+    return _made(shape, rows, rows)
+
+
+def _group_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    tensor, weight, bias, count, channels, size, groups, _ = args
+    if not _of_single(tensor, weight, bias) or tensor.numel() != count * channels * size or not tensor.numel():
+        return None
+    if tuple(tensor.shape[:2]) != (count, channels) or channels % groups:
+        return None
+    if any(one is not None and tuple(one.shape) != (channels,) for one in (weight, bias)):
+        return None
+    return _made(tensor.shape, (count, groups), (count, groups))
+
+
+def _addmm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    bias, first, second = args
+    if kwargs or not _of_single(bias, first) or not _of_single(second if second.is_contiguous() else second.t()):
+        return None
+    if first.dim() != 2 or second.dim() != 2 or first.shape[1] != second.shape[0]:
+        return None
+    shape = (first.shape[0], second.shape[1])
+    return _made(shape) if _fits(bias.shape, shape) else None

@@ -19,7 +19,7 @@ from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.nested import constructor_arguments, tensors_of
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dispatch import meta_results, without_dynamo
+from kernelwright.tools.references.dispatch import meta_results, spare_dynamo, without_dynamo
 from kernelwright.tools.references.seeds import seeded
 from kernelwright.tools.references.torch_settings import KeptSettings
 from kernelwright.tools.report import Value
@@ -59,6 +59,7 @@ class DryRunFailed(Exception):
 
 def measure_cost(problem: Problem, most_ops: int = MAX_OPERATOR_CALLS) -> ReferenceCost:
     """Runs the reference on meta tensors. Raises DryRunFailed."""
+    spare_dynamo()
     counted = _counter()(most_ops)
     try:
         return _measure_cost(problem, counted)
