@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import threading
 import types
 import warnings
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
 
 MAX_ATTEMPTS = 5
 MAX_TEXT_CHARACTERS = 1 << 20
@@ -32,7 +36,59 @@ def parse_module(text: str) -> ast.Module:
     return ast.parse(text)
 
 
+Numbers = tuple[tuple[int, int], ...]
+"""Marks and what stands in their places."""
+MAX_REMEMBERED_TEXTS = 1024
+_filled: OrderedDict[str, tuple[str, Numbers]] = OrderedDict()
+"""Texts that were made from templates."""
+_filling = threading.Lock()
+_TAKE_NUMBERS = (ast.Assign, ast.AnnAssign, ast.Call, ast.keyword, ast.Return)
+"""What an integer may stand in so that the compiler computes nothing with it."""
+
+
+def note_template(text: str, template: str, numbers: Numbers) -> None:
+    """Notes that a text is a template with numbers in the places of its marks, which are integers, too."""
+    with _filling:
+        _filled[text] = template, numbers
+        while len(_filled) > MAX_REMEMBERED_TEXTS:
+            _filled.popitem(last=False)
+
+
+def template_of(text: str) -> str:
+    """The template that a text was made from, or itself: of one form in any case."""
+    return _filled.get(text, (text, ()))[0]
+
+
 @functools.lru_cache(maxsize=64)
 def code_of(source: str, file: str) -> types.CodeType:
-    """A problem's text, compiled under that file name: a verdict runs it several times. Raises SyntaxError."""
-    return compile(source, file, "exec")
+    """A problem's text, compiled under that file name: a verdict runs it several times, at dozens of sizes. Raises
+    SyntaxError.
+    """
+    template, numbers = _filled.get(source, (source, ()))
+    code = _code_of_template(template, file, tuple(mark for mark, _ in numbers)) if numbers else None
+    return compile(source, file, "exec") if code is None else _filled_in(code, dict(numbers))
+
+
+@functools.lru_cache(maxsize=64)
+def _code_of_template(template: str, file: str, marks: tuple[int, ...]) -> types.CodeType | None:
+    """The template compiled; None where the compiler may compute with a mark, so that it is not found again."""
+    tree = parse_module(template)
+    parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    wanted = set(marks)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value in wanted:
+            within: ast.AST = parents[id(node)]
+            while isinstance(within, ast.Tuple | ast.List):
+                within = parents[id(within)]
+            if not isinstance(within, _TAKE_NUMBERS):
+                return None
+    return compile(template, file, "exec")
+
+
+def _filled_in(constant: Any, numbers: Mapping[int, int]) -> Any:
+    """The same code, tuple or constant with the numbers in the places of the marks."""
+    if isinstance(constant, types.CodeType):
+        return constant.replace(co_consts=tuple(_filled_in(one, numbers) for one in constant.co_consts))
+    if type(constant) is tuple:
+        return tuple(_filled_in(one, numbers) for one in constant)
+    return numbers.get(constant, constant) if type(constant) is int else constant

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.parsing import note_template, parse_module, template_of
 from kernelwright.tools.reference_integers import CPU_SIZES, assigned_name, inner, integer, one_name_each
 
 
@@ -72,9 +72,13 @@ def parse(source: str) -> ast.Module:
         ) from None
 
 
-@lru_cache(maxsize=1024)
 def check_form(source: str) -> None:
     """Raises ProblemError where `Model`, `get_inputs` or `get_init_inputs` is missing; it says what to write."""
+    _check_form(template_of(source))
+
+
+@lru_cache(maxsize=1024)
+def _check_form(source: str) -> None:
     tree = parse(source)
     names = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     missing = [n for n in ("Model", "get_inputs", "get_init_inputs") if n not in names]
@@ -158,7 +162,12 @@ def _resized(source: str, items: tuple[tuple[str, int], ...]) -> str:
     """Puts numbers into a text with marks in their places, which is made once: a verdict reads dozens of sizes."""
     marks, text = _marked(source, tuple(name for name, _ in items))
     values = {mark: str(int(value)) for mark, (_, value) in zip(marks, items, strict=True)}
-    return re.sub("|".join(values), lambda found: values[found[0]], text) if values else text
+    if not values:
+        return text
+    made = re.sub("|".join(values), lambda found: values[found[0]], text)
+    if all(value >= 0 for _, value in items):  # a sign is no part of a number
+        note_template(made, text, tuple((int(mark), int(value)) for mark, value in values.items()))
+    return made
 
 
 @lru_cache(maxsize=512)

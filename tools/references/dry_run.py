@@ -21,7 +21,7 @@ from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dispatch import meta_results, spare_dynamo, without_dynamo
 from kernelwright.tools.references.seeds import seeded
-from kernelwright.tools.references.torch_settings import KeptSettings
+from kernelwright.tools.references.torch_settings import KeptSettings, may_change_settings
 from kernelwright.tools.report import Value
 
 MAX_OPERATOR_CALLS = 2_500
@@ -129,7 +129,8 @@ def load_for_dry_run(source: str) -> Iterator[types.ModuleType]:
     module = types.ModuleType(f"dry_run_{next(_NUMBERS)}")
     sys.modules[module.__name__] = module
     try:
-        with KeptSettings(python="random" in source), warnings.catch_warnings():
+        changes = may_change_settings(source)
+        with KeptSettings(python="random" in source, changes=changes), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(code_of(source, "<reference>"), module.__dict__)
             yield module

@@ -22,7 +22,7 @@ from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.arithmetic import draws_in_float32, widen_attributes
 from kernelwright.tools.references.seeds import seeded, stable_sorts
-from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, KeptSettings
+from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, KeptSettings, may_change_settings
 from kernelwright.tools.report import clean_text
 
 Made = TypeVar("Made")
@@ -54,6 +54,7 @@ class Reference:
         """The place of each output among nested tuples and dicts, in the last run."""
         self._settings: dict[str, Any] = {}
         self._python = "random" in problem.source  # no text names Python's generator or numpy's without this word
+        self._changes_settings = may_change_settings(problem.source)
         with self.settings(), self._trouble("is imported"):
             self._module = _module(problem)
 
@@ -88,7 +89,7 @@ class Reference:
 
     def _kept(self, *, on_device: bool = False, generators: bool = True) -> KeptSettings:
         held = {n: v for n, v in self._settings.items() if n != DEFAULT_DEVICE} if on_device else self._settings
-        return KeptSettings(held, python=self._python, generators=generators)
+        return KeptSettings(held, python=self._python, generators=generators, changes=self._changes_settings)
 
     @contextlib.contextmanager
     def _seeded(self, seed: int, *, on_device: bool = False) -> Iterator[None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +15,15 @@ from kernelwright.tools.references.seeds import generators_kept, generators_lock
 
 DEFAULT_DEVICE = "default device"
 _UNKNOWN = object()
+_SETTING_WORDS = re.compile(
+    r"set_|backends|determin|autocast|grad|inference|_C\b|\bget|import_module|exec|eval|vars|globals|__import|__dict"
+)
+"""A text that changes a setting of torch holds one of these, unless it calls what another file holds."""
+_GETS_OF_PROBLEMS = re.compile(r"\bget_(?:init_)?inputs\b")
+_IMPORTED = re.compile(r"^\s*(?:from|import)\s+(.*)", re.MULTILINE)
+_PLAIN_IMPORT = re.compile(
+    r"(?:torch|math|typing|__future__|functools|itertools|collections|dataclasses|random|numpy)\b[^,]*"
+)
 Settings = Mapping[str, Any]
 """Values by the name of a setting; one that could not be read is missing."""
 
@@ -30,11 +40,15 @@ class KeptSettings:
     enters it four hundred times, and a generator as context manager takes twice as long.)
     """
 
-    def __init__(self, own: Settings | None = None, *, python: bool = False, generators: bool = True) -> None:
+    def __init__(
+        self, own: Settings | None = None, *, python: bool = False, generators: bool = True, changes: bool = True
+    ) -> None:
         """own: settings that hold inside the block. python: Python's own generator and numpy's are kept, too.
-        generators: False where the block itself keeps them.
+        generators: False where the block itself keeps them. changes: False where the block changes no setting
+        (`may_change_settings`).
         """
         self._own = own or {}
+        self._looks = changes or bool(self._own)
         self._generators = generators_kept(python=python) if generators else None
         self.changed: dict[str, Any] = {}
         """After the block those of `own` and the settings that it has changed: the next block is to be given them as
@@ -46,14 +60,14 @@ class KeptSettings:
         self._turn.__enter__()
         if self._generators is not None:
             self._generators.__enter__()
-        self._before, self._modes = _now(), _Modes()
+        self._before, self._modes = _now() if self._looks else [], _Modes()
         if self._own:
             _put({**dict(zip(_names(), self._before, strict=True)), **self._own})
         return self
 
     def __exit__(self, *raised: Any) -> None:
         try:
-            after = _now()
+            after = _now() if self._looks else []
             if self._own or after != self._before:
                 named = zip(_names(), after, self._before, strict=True)
                 self.changed = {n: v for n, v, was in named if v is not _UNKNOWN and (n in self._own or v != was)}
@@ -64,6 +78,16 @@ class KeptSettings:
             if self._generators is not None:
                 self._generators.__exit__(None, None, None)
             self._turn.__exit__(None, None, None)
+
+
+@functools.lru_cache(maxsize=256)
+def may_change_settings(text: str) -> bool:
+    """Whether a reference may change a setting of torch: nearly none does, and to look takes a twentieth of a verdict
+    on a CPU.
+    """
+    if _SETTING_WORDS.search(_GETS_OF_PROBLEMS.sub("", text)):
+        return True
+    return not all(_PLAIN_IMPORT.fullmatch(line.partition(" import ")[0].strip()) for line in _IMPORTED.findall(text))
 
 
 class _Modes:

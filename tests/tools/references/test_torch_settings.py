@@ -9,13 +9,14 @@ import numpy
 import pytest
 import torch
 
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
 from kernelwright.tools.references.dry_run import measure_cost
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem, run_on
 from kernelwright.tools.references.reference import Reference
-from kernelwright.tools.references.torch_settings import KeptSettings, _now
+from kernelwright.tools.references.torch_settings import KeptSettings, _now, may_change_settings
 from kernelwright.tools.timing.reference_clock import ReferenceClock
 
 MODEL = """
@@ -78,6 +79,31 @@ def go_through(one: Problem) -> None:
     measure_cost(one, 1000)
     prepared = prepare_problem(one, "cpu", 3)
     expected_outputs(prepared, Draw.OWN, 5)
+
+
+OTHER_WAYS = (
+    "getattr(torch, 'set_' + 'default_dtype')(torch.float64)",
+    "import helpers",
+    "import torch, helpers",
+    "from helpers import *",
+    "torch.no_grad().__enter__()",
+    "torch.inference_mode().__enter__()",
+    "torch.autocast('cpu').__enter__()",
+    "vars(torch)['use_' + 'det' + 'erministic_algorithms'](True)",
+    "exec('x = 1')",
+)
+
+
+@pytest.mark.parametrize("line", [*SETTINGS.values(), *OTHER_WAYS])
+def test_a_text_that_may_change_a_setting_is_known_by_its_words(line):
+    assert may_change_settings(problem("sets", TOP=line).source)
+    assert may_change_settings(problem("sets", FORWARD=line).source)
+
+
+def test_settings_are_not_looked_at_for_a_text_that_names_none():
+    assert not may_change_settings(problem("plain").source)
+    assert not may_change_settings("from torch import nn\nimport torch.nn.functional as F\nimport math\n" + MODEL)
+    assert not any(may_change_settings(find_by_name(name).source) for name in ("attention", "rope", "layer_norm"))
 
 
 @pytest.mark.parametrize("place", PLACES)

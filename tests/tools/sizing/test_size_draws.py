@@ -4,16 +4,19 @@ problem to one another.
 
 from __future__ import annotations
 
+import dis
 import subprocess
 import sys
 import textwrap
 import time
+import types
 from pathlib import Path
 
 import pytest
 
 from kernelwright.agent.problems.finding import catalogue, find_by_name
-from kernelwright.tools.problem import Problem, module_integers, with_integers
+from kernelwright.tools.parsing import code_of
+from kernelwright.tools.problem import Problem, inner_integers, module_integers, resized, with_integers
 from kernelwright.tools.references.dry_run import measure_cost, run_once
 from kernelwright.tools.sizing.learning import learn_structure
 from kernelwright.tools.sizing.size_draws import (
@@ -336,6 +339,45 @@ def test_a_resized_problem_is_its_syntax_tree_with_other_numbers_as_text():
     for problem in (find_by_name("attention"), HEADS, BIAS):
         for size in drawn(problem).sizes:
             assert problem.with_sizes(size.sizes).source == with_integers(problem.source, size.sizes)
+
+
+FOLDED = """
+import torch
+from torch import nn
+
+rows, columns = 16, 32
+half = 1 / rows
+shape = (4, 8)
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.sum() * (64 if x.dim() == 2 else 128)
+
+
+def get_inputs(scale=(2, 3)):
+    return [torch.randn(5, (7, 9)[1]), torch.rand(shape), torch.zeros(rows, columns)]
+
+
+def get_init_inputs():
+    return [6, [10, 11]]
+"""
+
+
+def instructions(code: types.CodeType) -> list[object]:
+    return [
+        (one.opname, one.starts_line, instructions(v) if isinstance(v := one.argval, types.CodeType) else repr(v))
+        for one in dis.get_instructions(code)
+    ]
+
+
+@pytest.mark.parametrize("name", ["attention", "group norm", "conv1d", "linear gelu", "row sum", "folded"])
+def test_a_problem_at_other_sizes_is_compiled_once_with_numbers_put_in(name: str):
+    source = FOLDED if name == "folded" else find_by_name(name).source
+    names = {**module_integers(source), **inner_integers(source)}
+    for factor in (1, 3):
+        text = resized(source, {key: value * factor + 1 for key, value in names.items()})
+        assert instructions(code_of(text, "<reference>")) == instructions(compile(text, "<reference>", "exec"))
 
 
 def test_learning_is_quick_and_a_further_draw_takes_milliseconds():
