@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 from torch.overrides import TorchFunctionMode
 
 from kernelwright.known_values import KnownValues
@@ -193,9 +193,35 @@ class Fakes(FakeTensorMode):
         if (number := VALUES.number(func, args)) is not None:
             return number
         VALUES.forget_written(func, (*args, *kwargs.values()))
-        made = super().__torch_dispatch__(func, types, args, kwargs)
+        made: Any = self._fresh(func, args, kwargs)
+        if made is None:
+            made = super().__torch_dispatch__(func, types, args, kwargs)
         VALUES.give(func, args, kwargs, made)
         return made
+
+    def _fresh(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor | None:
+        """What torch makes of an operator that allocates a tensor of the pretended GPU, without the search for it in
+        torch's cache: every size of a trace is a new one. None for every other operator.
+        """
+        if func not in _ALLOCATING:
+            return None
+        like = args[0] if func is _EMPTY_LIKE else None
+        if like is not None and (type(like) is not FakeTensor or like._has_symbolic_sizes_strides):
+            return None
+        device = kwargs.get("device") or (like.device if like is not None else None)
+        if device != CUDA or (like is None and not all(map(_is_plain, args))):
+            return None
+        with in_kernel_invocation_manager(self):
+            return FakeTensor(self, func(*args, **{**kwargs, "device": _META}), CUDA)
+
+
+_META = torch.device("meta")
+_EMPTY_LIKE = torch.ops.aten.empty_like.default
+_ALLOCATING = (torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default, _EMPTY_LIKE)
+
+
+def _is_plain(sizes: Any) -> bool:
+    return isinstance(sizes, list | tuple) and all(type(one) is int for one in sizes)
 
 
 class FirstDevice(TorchFunctionMode):
