@@ -11,6 +11,7 @@ of these sizes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,11 @@ def draws_in_float32() -> Any:
     """A mode in which tensors that a forward pass makes of nothing come as float32 and are widened, and dropout
     takes float32's mask.
     """
+    return _widening()()
+
+
+@functools.cache
+def _widening() -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -53,7 +59,7 @@ def draws_in_float32() -> Any:
             made = isinstance(out, torch.Tensor) and not given and out.dtype == torch.float32
             return out.double() if made else out
 
-    return Widening()
+    return Widening
 
 
 def _dropout_mask(func: Any, tensor: Any, args: Any, named: dict[str, Any]) -> Any:

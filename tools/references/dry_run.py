@@ -19,7 +19,7 @@ from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.nested import constructor_arguments, tensors_of
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dispatch import meta_results, spare_dynamo, without_dynamo
+from kernelwright.tools.references.dispatch import meta_results, mark_as_skipped_by_dynamo, without_dynamo
 from kernelwright.tools.references.seeds import seeded
 from kernelwright.tools.references.torch_settings import KeptSettings, may_change_settings
 from kernelwright.tools.report import Value
@@ -59,7 +59,7 @@ class DryRunFailed(Exception):
 
 def measure_cost(problem: Problem, most_ops: int = MAX_OPERATOR_CALLS) -> ReferenceCost:
     """Runs the reference on meta tensors. Raises DryRunFailed."""
-    spare_dynamo()
+    mark_as_skipped_by_dynamo()
     counted = _counter()(most_ops)
     try:
         return _measure_cost(problem, counted)
@@ -101,6 +101,15 @@ def count_held_elements(problem: Problem) -> int:
 def without_data() -> Iterator[None]:
     """New tensors have no values. `torch.normal` of numbers is among them, which `torch.device` does not move."""
     import torch
+
+    with torch.device("meta"), _normal_too()():
+        yield
+
+
+@functools.cache
+def _normal_too() -> Any:
+    """A class of modes in which `torch.normal` of numbers gives no values."""
+    import torch
     from torch.overrides import TorchFunctionMode
 
     class NormalToo(TorchFunctionMode):
@@ -110,8 +119,7 @@ def without_data() -> Iterator[None]:
                 named.setdefault("device", torch.device("meta"))
             return function(*args, **named)
 
-    with torch.device("meta"), NormalToo():
-        yield
+    return NormalToo
 
 
 def run_once(problem: Problem) -> list[Any]:

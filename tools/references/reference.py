@@ -12,7 +12,7 @@ import sys
 import threading
 import types
 import warnings
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -295,10 +295,29 @@ def model_in_float64(model: Any) -> Any:
 
     import torch
 
+    if _is_bare(model):
+        return _copy_of_bare(model)
     held = [v for module in model.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
     computed = {id(v): v.detach().clone() for v in held if not v.is_leaf}  # torch copies what is no leaf not at all
     wide = copy.deepcopy(model, computed).double()
     widen_attributes(wide)
+    setattr(wide, _WIDENED, True)
+    return wide
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+def _is_bare(model: Any) -> bool:
+    """Whether a module holds plain values and nothing else, and is copied as any object is."""
+    held = (v for v in vars(model).values() if type(v) not in _PLAIN)
+    own_copying = any(hasattr(type(model), name) for name in ("__deepcopy__", "__copy__", "__slots__"))
+    return not own_copying and all(type(v) in (dict, set, OrderedDict) and not v for v in held)
+
+
+def _copy_of_bare(model: Any) -> Any:
+    wide = object.__new__(type(model))
+    vars(wide).update({name: v if type(v) in _PLAIN else type(v)() for name, v in vars(model).items()})
     setattr(wide, _WIDENED, True)
     return wide
 

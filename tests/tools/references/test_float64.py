@@ -48,3 +48,24 @@ def get_init_inputs():
     measured = measure(eager, eager, exact)
     assert measured.tolerance.rms < 1e-6
     assert eager.dtype == torch.float32
+
+
+class Counting(torch.nn.Module):
+    def __init__(self, kept):
+        super().__init__()
+        self.calls, self.kept = 0, kept
+
+    def forward(self, x):
+        self.calls += 1
+        self.register_buffer("last", x)
+        return x * self.calls
+
+
+@pytest.mark.parametrize("kept", [2.0, None, [1]], ids=["plain values", "nothing", "a list"])
+def test_what_a_wider_copy_keeps_is_its_own(kept):
+    model = Counting(kept)
+    wide = model_in_float64(model)
+    wide(torch.ones(2, dtype=torch.float64))
+    assert (model.calls, wide.calls, wide.kept) == (0, 1, kept)
+    assert (list(model.state_dict()), list(wide.state_dict())) == ([], ["last"])
+    assert kept is None or isinstance(kept, float) or wide.kept is not model.kept
