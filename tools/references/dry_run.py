@@ -19,7 +19,7 @@ from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.nested import constructor_arguments, tensors_of
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dispatch import meta_results, mark_as_skipped_by_dynamo, without_dynamo
+from kernelwright.tools.references.dispatch import mark_as_skipped_by_dynamo, meta_results, without_dynamo
 from kernelwright.tools.references.seeds import seeded
 from kernelwright.tools.references.torch_settings import KeptSettings, may_change_settings
 from kernelwright.tools.report import Value
