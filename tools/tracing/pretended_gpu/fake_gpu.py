@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from kernelwright.known_values import KnownValues
 from kernelwright.tools.hardware.targets import Target
 from kernelwright.tools.references.dispatch import without_dynamo
+from kernelwright.tools.tracing.pretended_gpu import gradients
 from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
 from kernelwright.tools.tracing.pretended_gpu import torch_cuda_answers as redirect
 
@@ -53,6 +54,9 @@ def install(target: Target) -> None:
         (FakeTensor, "__deepcopy__", _deep_copy),
         (torch.nn.Module, "_apply", _apply),
         (torch, "compile", _not_compiled),
+        (torch.autograd, "grad", gradients.grad),
+        (torch.autograd, "backward", gradients.backward),
+        (torch.Tensor, "backward", gradients.backward_of_tensor),
         (torch.nn.RNNBase, "flatten_parameters", lambda self: None),  # a kernel of cuDNN's lays weights side by side
         (torch.library, "wrap_triton", lambda kernel: kernel),
         (torch.cuda, "_lazy_init", lambda: None),
