@@ -73,10 +73,16 @@ def measure_with_nan(
     moved: Callable[[], Tensor] | None = None, explained: bool = True,
 ) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with NaN: where eager gives NaN the candidate must, and nowhere else; the rest
-    as any other.
+    as any other. Indices and truths must be eager's: of a row with NaN torch names the first of them. What a NaN is
+    as another whole number depends on the machine, and is not compared.
     """
     import torch
 
+    if candidate.shape == eager.shape and eager.dtype in (torch.bool, torch.int64):
+        known = eager >= 0  # a NaN that is converted is the smallest number
+        told = measure(torch.where(known, candidate, eager), eager, draw=draw, output=output, explained=explained)
+        hint = "With NaN among the inputs another index or truth than the reference's."
+        return told if told.mismatch is None else told.with_(mismatch=told.mismatch.with_(hint=hint))
     if not (eager.is_floating_point() and candidate.shape == eager.shape):
         return ComparedOutput(check=Check(draw=draw, passed=True, note="not compared"))
     dtype, candidate, eager = eager.dtype, widened(candidate), widened(eager)

@@ -13,7 +13,7 @@ from kernelwright.tools.judging.state import (
     listed_state,
     state_of,
 )
-from kernelwright.tools.references.input_distributions import running_statistics
+from kernelwright.tools.references.magnitudes import running_statistics
 from kernelwright.tools.references.prepared_problem import (
     ExpectedOutputs,
     PreparedProblem,

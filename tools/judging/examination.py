@@ -185,7 +185,8 @@ class Examination:
 
     def _distributions(self) -> list[tuple[Draw, tuple[float, ...]]]:
         assert self._checks.watched_draw is not None
-        return distributions_for(self._candidate.traced, self._checks.trace, self._checks.watched_draw.inputs)
+        inputs, in_half = self._checks.watched_draw.inputs, self._checks.prepared.rounds_to_half
+        return distributions_for(self._candidate.traced, self._checks.trace, inputs, in_half=in_half)
 
     def _distribution(
         self,

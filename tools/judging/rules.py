@@ -78,15 +78,20 @@ class JudgeFindings:
         return JudgeFindings(result, self.needs_gpu)
 
 
-def distributions_for(traced: Traced, trace: Trace, inputs: list[Any]) -> list[tuple[Draw, tuple[float, ...]]]:
+def distributions_for(
+    traced: Traced, trace: Trace, inputs: list[Any], *, in_half: bool = False
+) -> list[tuple[Draw, tuple[float, ...]]]:
     """The draws beside the problem's own at one size, with the numbers of the draw `named`: those of every candidate,
     and those that its texts or its inputs ask for.
+
+    in_half: whether an output has numbers of sixteen bits or fewer.
     """
     numbers = named_numbers(traced, trace)
     asked = {
         Draw.MEETING: bool(pairs_of_tensors(inputs)),
         Draw.NAN: any(treats_nan(f.text) for f in traced.functions.values()),
         Draw.NAMED: bool(numbers),
+        Draw.LONELY: in_half,
     }
     return [(draw, numbers if draw is Draw.NAMED else ()) for draw in (*DISTRIBUTIONS, *(d for d in asked if asked[d]))]
 

@@ -12,7 +12,8 @@ from kernelwright.tools.comparing.comparison import measure
 from kernelwright.tools.manifests.manifest import KB_TOLERANCE_FP32, KB_TOLERANCE_HALF, Manifest, Passing
 from kernelwright.tools.manifests.wrong_answers import Trial, WrongAnswer, make_trial, wrong_answers
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.input_distributions import Draw, perturb_weights
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.magnitudes import perturb_weights
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.timing.roofline import Structure, Work, count_work, structure_of
 

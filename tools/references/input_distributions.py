@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
+
+from kernelwright.tools.references.magnitudes import let_one_stand_out
 
 CHUNK_ELEMENTS = 1 << 26
 """Elements mapped at a time."""
@@ -38,7 +40,7 @@ class Draw(StrEnum):
     hundred times as large.
     """
     NEGATIVE = "negative"
-    """Every value below zero: a maximum that starts at zero shows."""
+    """Every value below zero, every third row far below: a maximum that starts at zero, or at -1,000, shows."""
     TINY = "tiny"
     """A ten-thousandth of the size: an epsilon that is left out or misplaced shows."""
     ZERO_ROWS = "zero_rows"
@@ -59,6 +61,10 @@ class Draw(StrEnum):
 
     Compared as with infinities.
     """
+    LONELY = "lonely"
+    """As the problem draws it, and one number of each row as large as all others together, the last of every second
+    row. Used where outputs are of half precision: what one element of a long row weighs is less than their rounding.
+    """
 
 
 SPECIAL_MAGNITUDES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
@@ -66,6 +72,8 @@ RELATIVE_OFFSETS = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0*
 """Relative distances of values from a named number."""
 NEAR_OFFSETS = 6
 """The first so many of RELATIVE_OFFSETS say how far two values that meet are apart."""
+LARGE_NEGATIVE = 4096.0
+"""In the draw `negative` the values of every third row are one less, and so many times as large."""
 MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
 WITH_INFINITIES = (Draw.INFINITE, Draw.NAMED)
@@ -84,6 +92,9 @@ def apply_draw(draw: Draw, inputs: list[Any], numbers: Sequence[float] = ()) -> 
     if draw is Draw.OWN:
         return
     floating = [v for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
+    if draw is Draw.LONELY:
+        let_one_stand_out(floating)
+        return
     for value in floating:
         _map(value, draw) if value.itemsize > 1 else _map_float8(value, draw)
     if draw is Draw.MEETING:
@@ -196,6 +207,8 @@ def _map(tensor: Any, draw: Draw) -> None:
     _map_flat(flat, draw)
     if draw is Draw.INFINITE and MIN_ELEMENTS_FOR_INFINITIES <= tensor.numel() < MAX_ELEMENTS_WITH_ONE_INFINITY:
         _both_infinities(tensor)
+    if draw is Draw.NEGATIVE and flat is not None and _has_plain_rows(tensor) and tensor.itemsize > 2:
+        flat.view(-1, tensor.shape[-1])[2::3].sub_(1).mul_(LARGE_NEGATIVE)
     if draw is Draw.ZERO_ROWS and tensor.dim() and not _symmetric(tensor):
         rows = flat.view(-1, tensor.shape[-1]) if flat is not None else tensor.movedim(0, 0)
         rows[::3] = 0
@@ -215,6 +228,11 @@ def _both_infinities(tensor: Any) -> None:
         same = plain == largest
         if int(same.sum()) <= 1 + tensor.numel() // 97:
             tensor[same] = sign * float("inf")
+
+
+def _has_plain_rows(tensor: Any) -> bool:
+    """Whether it has rows, and neither zeros nor the symmetry by which a problem may say what counts."""
+    return tensor.dim() > 1 and not bool((tensor == 0).any()) and not _symmetric(tensor)
 
 
 def _symmetric(tensor: Any) -> bool:
@@ -347,54 +365,3 @@ def keep_edges(inputs: list[Any], before: list[Any]) -> None:
                 new[..., edge] = old[..., edge]
                 if new.dim() > 1 and new.shape[-2] > 2:
                     new[..., edge, :] = old[..., edge, :]
-
-
-def perturb_weights(model: Any, seed: int) -> None:
-    """Moves every floating parameter, and the running statistics of normalisations, away from where their
-    initialisation left them: a scale of ones and a bias of zeros would hide that they are ignored.
-    """
-    import torch
-
-    generator = torch.Generator(
-        device=next(iter(model.parameters())).device if any(True for _ in model.parameters()) else "cpu"
-    ).manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.is_floating_point() and parameter.numel():
-                size = parameter.std().item() if parameter.numel() > 1 else 0.0
-                noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=torch.float32)
-                parameter.add_((noise * (size if size > 1e-6 else 0.25)).to(parameter.dtype))
-        for name, statistic in running_statistics(model).items():
-            noise = torch.rand(statistic.shape, generator=generator, device=statistic.device, dtype=torch.float32)
-            if name.endswith("running_var"):
-                statistic.mul_((0.5 + noise).to(statistic.dtype))  # it stays above zero
-            else:
-                statistic.add_((noise - 0.5).to(statistic.dtype))
-
-
-def running_statistics(model: Any) -> dict[str, Any]:
-    """Means and variances that the normalisations of a model keep, by their names among its buffers. Other buffers
-    (tables, masks) may be constants of the problem, which a candidate works out by itself.
-    """
-    import torch
-
-    norms = [(n, m) for n, m in model.named_modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)]
-    named = {f"{n}.{k}".lstrip("."): getattr(m, k, None) for n, m in norms for k in ("running_mean", "running_var")}
-    return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
-
-
-def sorted_inputs(inputs: Sequence[Any]) -> tuple[int, ...]:
-    """Places of floating inputs that never fall along their last dimension, and somewhere rise."""
-    import torch
-
-    floating = {i: v for i, v in enumerate(inputs) if isinstance(v, torch.Tensor) and v.is_floating_point() and v.dim()}
-    steps = {i: v.diff(dim=-1) for i, v in floating.items() if v.itemsize > 1}
-    return tuple(i for i, step in steps.items() if bool((step >= 0).all()) and bool((step > 0).any()))
-
-
-def sort_again(inputs: Sequence[Any], places: Iterable[int]) -> None:
-    """Sorts these inputs along their last dimension, in place; NaN comes last. Where a reference searches in an input,
-    torch says nothing of another order, and a kernel that counts is as right as one that halves.
-    """
-    for place in places:
-        inputs[place].copy_(inputs[place].sort(dim=-1).values)

@@ -1,10 +1,13 @@
 """Numbers made larger or smaller than a distribution draws them: large ones in the place of a problem's own whole ones,
-where none of them is an index or decides a size; smaller powers of two where products of inputs are exponentiated.
+where none of them is an index or decides a size; one of each row; smaller powers of two where products of inputs are
+exponentiated.
 """
 
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Iterable
 from typing import Any
 
 from kernelwright.tools.nested import tensors_of
@@ -21,6 +24,35 @@ LARGEST_POWER = float(1 << 14)
 Above that half a unit in a score's last place is over 88, and a kernel that fuses the multiplication of a score with
 the subtraction of its row's (rounded) largest, as compilers do, exponentiates what was rounded away: infinity.
 """
+
+TINY_VARIANCE = 1e-3
+"""Of a number under an eighth, what a running variance is multiplied with: an epsilon beside it shows."""
+MIN_COLUMNS_TO_STAND_OUT = 32
+"""Columns of a row in which one number is made to stand out."""
+TIMES_LARGER, TIMES_ROOT_LARGER = 100.0, 2.0
+"""How much larger it is than the others on average: the first number, or the second times the root of their count."""
+
+
+def let_one_stand_out(tensors: Iterable[Any]) -> None:
+    """Makes one number in each row of floating tensors large, in place: the last in every second row, one that the
+    row's own numbers tell in the others.
+
+    Not in a tensor that holds zeros or is its own transpose, which may be how a problem says what counts.
+    """
+    import torch
+
+    for tensor in tensors:
+        if tensor.dim() < 2 or tensor.shape[-1] < MIN_COLUMNS_TO_STAND_OUT or not tensor.is_contiguous():
+            continue
+        square = tensor.shape[-1] == tensor.shape[-2] and torch.equal(tensor, tensor.mT)
+        if square or tensor.itemsize == 1 or bool((tensor == 0).any()):
+            continue
+        rows, columns = tensor.view(-1, tensor.shape[-1]), tensor.shape[-1]
+        told = (rows[:, 0].double().abs() * 1e5).to(torch.int64) % columns
+        told[::2] = columns - 1
+        times = max(TIMES_LARGER, TIMES_ROOT_LARGER * math.sqrt(columns))
+        large = rows.abs().float().mean(1, keepdim=True) * times
+        rows.scatter_(1, told.unsqueeze(1), large.to(rows.dtype))
 
 
 def limit_powers(inputs: list[Any]) -> None:
@@ -94,3 +126,52 @@ def runs_on_large_integers(reference: Reference, model: Any, inputs: list[Any]) 
     except Exception:
         return False
     return True
+
+
+def perturb_weights(model: Any, seed: int) -> None:
+    """Moves every floating parameter, and the running statistics of normalisations, away from where their
+    initialisation left them: a scale of ones and a bias of zeros would hide that they are ignored. Of constants one in
+    eight stays and one in eight changes its sign; of variances one in eight is tiny.
+    """
+    import torch
+
+    generator = torch.Generator(
+        device=next(iter(model.parameters())).device if any(True for _ in model.parameters()) else "cpu"
+    ).manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.is_floating_point() and parameter.numel():
+                size = parameter.std().item() if parameter.numel() > 1 else 0.0
+                noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=torch.float32)
+                if size <= 1e-6 and parameter.numel() > 1:
+                    noise = _unless_kept_or_turned(noise, parameter.float().flatten()[0].item())
+                parameter.add_((noise * (size if size > 1e-6 else 0.25)).to(parameter.dtype))
+        for name, statistic in running_statistics(model).items():
+            noise = torch.rand(statistic.shape, generator=generator, device=statistic.device, dtype=torch.float32)
+            if name.endswith("running_var"):
+                noise = torch.where(noise < 0.125, noise * TINY_VARIANCE, 0.5 + noise)
+                statistic.mul_(noise.to(statistic.dtype))  # it stays above zero
+            else:
+                statistic.add_((noise - 0.5).to(statistic.dtype))
+
+
+def _unless_kept_or_turned(noise: Any, constant: float) -> Any:
+    """The steps of a parameter that is one constant: of one element in eight none, of one in eight such that its sign
+    changes; which, the noise itself says.
+    """
+    import torch
+
+    place = (noise.abs() * 1e4).to(torch.int32) % 8
+    turned = noise - 8.0 * constant  # a step is a quarter of it
+    return torch.where(place == 0, 0.0, torch.where(place == 1, turned, noise))
+
+
+def running_statistics(model: Any) -> dict[str, Any]:
+    """Means and variances that the normalisations of a model keep, by their names among its buffers. Other buffers
+    (tables, masks) may be constants of the problem, which a candidate works out by itself.
+    """
+    import torch
+
+    norms = [(n, m) for n, m in model.named_modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)]
+    named = {f"{n}.{k}".lstrip("."): getattr(m, k, None) for n, m in norms for k in ("running_mean", "running_var")}
+    return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}

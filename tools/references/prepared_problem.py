@@ -20,11 +20,14 @@ from kernelwright.tools.references.input_distributions import (
     Draw,
     apply_draw,
     keep_edges,
-    perturb_weights,
-    sort_again,
-    sorted_inputs,
 )
-from kernelwright.tools.references.magnitudes import enlarge_integers, limit_powers, may_be_enlarged
+from kernelwright.tools.references.magnitudes import (
+    enlarge_integers,
+    limit_powers,
+    may_be_enlarged,
+    perturb_weights,
+)
+from kernelwright.tools.references.operators import sort_again, sorted_inputs
 from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
 from kernelwright.tools.report import InfrastructureError
 
@@ -136,6 +139,11 @@ class PreparedProblem:
             "which a kernel's own random numbers cannot: put .eval() on the module, set dropout to 0, or make the "
             "random numbers an input of forward"
         )
+
+    @property
+    def rounds_to_half(self) -> bool:
+        """Whether an output has numbers of sixteen bits or fewer."""
+        return any(o.dtype in ("float16", "bfloat16") or o.dtype.startswith("float8") for o in self.outputs)
 
     def input_named(self, index: int | None) -> str:
         """Returns the name of an input by its place in a draw: `input 0`, or `input 0[1]` for one inside of an

@@ -21,7 +21,7 @@ from kernelwright.tools.nested import Form, constructor_arguments, leaf_names, p
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.arithmetic import draws_in_float32, widen_attributes
-from kernelwright.tools.references.seeds import seeded, stable_sorts
+from kernelwright.tools.references.seeds import bounds_are_drawn, seeded, stable_sorts
 from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, KeptSettings, may_change_settings
 from kernelwright.tools.report import clean_text
 
@@ -136,7 +136,8 @@ class Reference:
         import torch
 
         def drawn_on(device: str) -> list[Any]:
-            with self._seeded(seed, on_device=True), self._trouble("gives get_inputs()"), torch.device(device):
+            drawing = self._trouble("gives get_inputs()")
+            with self._seeded(seed, on_device=True), drawing, torch.device(device), bounds_are_drawn(self.device):
                 drawn, self._form = take_apart(self._module.get_inputs())
                 return [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
 

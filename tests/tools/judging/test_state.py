@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.input_distributions import perturb_weights, running_statistics
+from kernelwright.tools.references.magnitudes import perturb_weights, running_statistics
 from kernelwright.tools.report import Fault
 
 REFERENCE = """
@@ -222,6 +222,7 @@ def test_running_statistics_are_moved_and_variances_stay_above_zero():
     assert set(running_statistics(model)) == {"0.running_mean", "0.running_var"}
     mean, variance = running_statistics(model).values()
     assert mean.abs().max() > 0.1
-    assert variance.min() > 0.1
+    assert variance.min() > 0
+    assert int((variance > 0.1).sum()) > 40
     assert variance.std() > 0.1
     assert torch.equal(model.table, torch.ones(3))
