@@ -69,7 +69,7 @@ class Examination:
                 self._other_weights()
             else:
                 self._second_draw()
-            asked = self._distributions() if how is Thoroughness.ALL else [(Draw.SIGNED, ())]
+            asked = self._distributions() if how is Thoroughness.ALL else self._few_distributions()
             self._checks.watched_draw = None  # the next draw may be of gigabytes, too
             for number, (draw, numbers) in enumerate(asked, 2):
                 self._distribution(draw, number, perturbed, numbers)
@@ -182,6 +182,13 @@ class Examination:
             except Failed as failed:
                 told = f"wrong {times:,} calls later, by what it keeps between calls: {failed.failure.message}"
                 raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=clean_text(told, 700))) from failed
+
+    def _few_distributions(self) -> list[tuple[Draw, tuple[float, ...]]]:
+        """What is asked at a large size: signed numbers, and where outputs are of half precision, whether every element
+        of a long row counts.
+        """
+        in_half = self._checks.prepared.rounds_to_half
+        return [(Draw.SIGNED, ()), *([(Draw.LONELY, ())] if in_half else ())]
 
     def _distributions(self) -> list[tuple[Draw, tuple[float, ...]]]:
         assert self._checks.watched_draw is not None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
-from kernelwright.tools.references.magnitudes import let_one_stand_out
+from kernelwright.tools.references.magnitudes import holds_zeros, let_one_stand_out
 
 CHUNK_ELEMENTS = 1 << 26
 """Elements mapped at a time."""
@@ -232,7 +232,7 @@ def _both_infinities(tensor: Any) -> None:
 
 def _has_plain_rows(tensor: Any) -> bool:
     """Whether it has rows, and neither zeros nor the symmetry by which a problem may say what counts."""
-    return tensor.dim() > 1 and not bool((tensor == 0).any()) and not _symmetric(tensor)
+    return tensor.dim() > 1 and not holds_zeros(tensor) and not _symmetric(tensor)
 
 
 def _symmetric(tensor: Any) -> bool:

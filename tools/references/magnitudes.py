@@ -29,8 +29,15 @@ TINY_VARIANCE = 1e-3
 """Of a number under an eighth, what a running variance is multiplied with: an epsilon beside it shows."""
 MIN_COLUMNS_TO_STAND_OUT = 32
 """Columns of a row in which one number is made to stand out."""
+ELEMENTS_FOR_A_CHANCE_ZERO = 1 << 20
+"""A tensor of so many elements may hold one zero that nobody meant."""
 TIMES_LARGER, TIMES_ROOT_LARGER = 100.0, 2.0
 """How much larger it is than the others on average: the first number, or the second times the root of their count."""
+
+
+def holds_zeros(tensor: Any) -> bool:
+    """Whether a tensor has zeros that are meant: of tens of millions of normal numbers a GPU rounds one or two to 0."""
+    return int((tensor == 0).sum()) > tensor.numel() // ELEMENTS_FOR_A_CHANCE_ZERO
 
 
 def let_one_stand_out(tensors: Iterable[Any]) -> None:
@@ -45,7 +52,7 @@ def let_one_stand_out(tensors: Iterable[Any]) -> None:
         if tensor.dim() < 2 or tensor.shape[-1] < MIN_COLUMNS_TO_STAND_OUT or not tensor.is_contiguous():
             continue
         square = tensor.shape[-1] == tensor.shape[-2] and torch.equal(tensor, tensor.mT)
-        if square or tensor.itemsize == 1 or bool((tensor == 0).any()):
+        if square or tensor.itemsize == 1 or holds_zeros(tensor):
             continue
         rows, columns = tensor.view(-1, tensor.shape[-1]), tensor.shape[-1]
         told = (rows[:, 0].double().abs() * 1e5).to(torch.int64) % columns

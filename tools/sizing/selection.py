@@ -128,11 +128,12 @@ def _drawn(problem: Problem, source: str, base: dict[str, int], on_cpu: bool, se
     if not on_cpu:
         own = own.with_(sizes=(*must, *_cap_extents(own.sizes[len(must) :], problem)))
     small = tuple(sorted(base.items()))
-    thin = _with_one_full_extent(problem, small) if on_cpu else ()
+    thin: Sequence[DrawnSize] = _with_one_full_extent(problem, small if on_cpu else _small(problem))
     crossing = _crossing(problem, small, thresholds_in(source), budget)
     rng = random.Random(seed)
+    thin = _some_of(thin, rng, THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES)
     more = [
-        *_some_of(thin, rng, THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES),
+        *(thin if on_cpu else ()),
         *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
         *(s for n in powers_in(source) for s in _just_beyond(problem, small, n + n // 2, budget)[:1]),
         *(s for n in divisors_in(source) for s in _multiples(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
@@ -142,7 +143,8 @@ def _drawn(problem: Problem, source: str, base: dict[str, int], on_cpu: bool, se
     broad: tuple[DrawnSize, ...] = ()
     if on_cpu and count >= FEW_SIZES:  # beside all others
         broad = _broad(problem, small, seed >> 16) or two_large_extents(problem, small, seed)
-    wanted = max(0, count - len(own.sizes))
+    late = [] if on_cpu else [d for d in thin if d.sizes not in [o.sizes for o in own.sizes]]
+    wanted = max(0, count - len(own.sizes) - len(late))
     pool = (
         _draw_pool(problem, tuple(sorted(base.items())), on_cpu, seed >> 16, min(POOL_SIZES, 2 * count))
         if wanted
@@ -152,8 +154,17 @@ def _drawn(problem: Problem, source: str, base: dict[str, int], on_cpu: bool, se
     first, rest = left[: wanted // 2], left[wanted // 2 :]  # what tells most comes first
     more_of_them = max(MIN_OTHERS_OF_POOL, wanted - len(first) - len(broad) // 2)
     chosen = [*first, *random.Random(seed).sample(rest, min(len(rest), wanted - len(first), more_of_them))]
+    chosen += [d for d in late if d.sizes not in [o.sizes for o in chosen]]
     found = [*own.sizes, *chosen, *(d for d in broad if d.sizes not in [o.sizes for o in (*own.sizes, *chosen)])]
     return _Chosen(must, found, broad, own.notes if len(found) < count else ())
+
+
+def _small(problem: Problem) -> tuple[tuple[str, int], ...]:
+    """The sizes that an interpreter would run, as a place to begin with on a GPU: rows of a few numbers and tables of a
+    few rows hide what thousands of them do, and the other way round.
+    """
+    small = shrink(problem)
+    return tuple(sorted(small.sizes.items())) if small.fits else ()
 
 
 def _some_of(thin: Sequence[DrawnSize], rng: random.Random, count: int) -> list[DrawnSize]:

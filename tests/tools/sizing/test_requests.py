@@ -1,8 +1,9 @@
 """What the tracer is asked for, where the reference reads the values of its inputs."""
 
+from bench.judge_suites import problem_of
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.sizing.selection import Selection, trace_requests
+from kernelwright.tools.sizing.selection import Selection, select_sizes, trace_requests
 
 COUNTS = """
 import torch
@@ -35,3 +36,22 @@ def test_a_gpu_judges_at_the_problem_s_own_size_and_it_is_traced_there():
     on_gpu, on_cpu = shapes
     assert on_gpu == [1 << 24]
     assert on_cpu[0] < 1 << 24
+
+
+def test_on_a_gpu_the_last_sizes_have_one_full_extent_and_few_of_all_else():
+    problem = problem_of("row_sum")
+    for seed in range(6):
+        selection = select_sizes(problem, "x = 1\n", "cuda:0", (1000 + seed << 16) + 77 * seed, 8)
+        last = [size.sizes for size in selection.others[-2:]]
+        assert sorted(last, key=str) == [{"columns": 3, "rows": 16384}, {"columns": 4096, "rows": 5}]
+        assert len(selection.others) == 8, "they take the places of others"
+
+
+def test_on_a_gpu_some_model_that_is_called_again_is_given_more_rows_than_at_first():
+    problem = problem_of("fused_softmax")
+    for seed in range(12):
+        selection = select_sizes(problem, "x = 1\n", "cuda:0", (2000 + seed << 16) + 77 * seed, 8)
+        requests = trace_requests(problem, selection, "cuda:0", seed)[1:]
+        rows = [size.sizes.get("rows", 16384) for size in selection.others]
+        again = [number for number, request in enumerate(requests) if request.reuse and number]
+        assert any(rows[number] > rows[number - 1] for number in again)

@@ -17,8 +17,8 @@ change or not.
 """
 UNUSED_MEMORY_DIVISOR = 64
 """The part of the GPU's memory that torch's allocator may keep unused in one process."""
-ROOMY_DIVISOR = 3
-"""While this part of the GPU's memory is free, unused memory is kept."""
+ROOMY_SHARE = 2 / 3
+"""While so much of the GPU's memory is free, unused memory is kept."""
 POISON_BYTE = 0xFF
 ALLOCATION_GRANULARITY_BYTES = 512
 """Bytes, of which torch's allocator gives a multiple, from an address that is one."""
@@ -114,7 +114,7 @@ def give_back_unused() -> None:
 
 def is_roomy(free: int, total: int) -> bool:
     """Whether so many bytes of a GPU are free that nothing need be given back for others."""
-    return free >= total // ROOMY_DIVISOR
+    return free >= ROOMY_SHARE * total
 
 
 def _free_bytes() -> int:
