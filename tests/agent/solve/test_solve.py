@@ -85,7 +85,7 @@ def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_w
 
     own = tmp_path / "fused_silu_triton.py"
     own.write_text("# mine\n")
-    assert "name another with --out" in refused(tmp_path, "fused silu", "--policy", f"scripted:{script}")
+    assert "name another file with --out" in refused(tmp_path, "fused silu", "--policy", f"scripted:{script}")
     assert own.read_text() == "# mine\n"
 
 
