@@ -282,7 +282,7 @@ class Store:
             return finding.formulas(session, wanted or CandidateFilter())
 
     def verdicts(self, candidate_id: int) -> list[Verdict]:
-        """Returns all verdicts there ever were, the first first."""
+        """Returns all verdicts, the oldest first."""
         with self._transactions.read() as session:
             rows = select(Verdict).where(col(Verdict.candidate_id) == candidate_id).order_by(col(Verdict.id))
             return list(session.execute(rows).scalars())

@@ -17,6 +17,7 @@ from kernelwright.tools.comparing.forms_of_outputs import overlaps
 from kernelwright.tools.comparing.tolerance import (
     Tensor,
     Tolerance,
+    all_close,
     allowance,
     as_rows,
     distance,
@@ -30,8 +31,6 @@ from kernelwright.tools.report import Check, Failure, Fault, Mismatch, Number, P
 
 KB_TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 """KernelBench's atol = rtol by precision (its src/*/eval.py)."""
-MAX_ELEMENTS_AT_ONCE = 1 << 22
-"""Elements of an output on a CPU that are looked at in one piece."""
 
 
 class Described(Value):
@@ -272,20 +271,9 @@ def is_all_close(candidate: Tensor, eager: Tensor, tolerance: float) -> bool:
 
     if candidate.shape != eager.shape or candidate.dtype != eager.dtype:
         return False
-    if eager.device.type == "cpu" and _is_within(candidate, eager, tolerance):
-        return True
     rows, columns = rows_of(tuple(eager.shape))
     c, e = as_rows(widened(candidate), rows, columns), as_rows(widened(eager), rows, columns)
     bad = torch.zeros((), dtype=torch.bool, device=e.device)
     for down, across in tiles(rows, columns, e.device.type):
-        bad |= ~torch.isclose(e[down, across], c[down, across], atol=tolerance, rtol=tolerance).all()
+        bad |= ~all_close(e[down, across], c[down, across], tolerance)
     return not bool(bad)
-
-
-def _is_within(candidate: Tensor, eager: Tensor, tolerance: float) -> bool:
-    """Whether two tensors of one floating type, of few elements, differ nowhere by more than the tolerance alone: found
-    by a quarter of the operators that torch.isclose takes.
-    """
-    if not eager.is_floating_point() or not 0 < eager.numel() <= MAX_ELEMENTS_AT_ONCE:
-        return False
-    return bool((widened(eager) - widened(candidate)).abs_().amax() <= tolerance)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.tools.comparing.tolerance import Tensor, distance, tiles
+from kernelwright.tools.comparing.tolerance import Tensor, all_close, distance, tiles
 
 MAX_ROWS_ON_HOST = 1 << 16
 """Rows up to which the numbers of a pass are copied to the host."""
@@ -74,7 +74,7 @@ def row_errors_by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, toler
             gap = torch.maximum(gap, (exact - s[down, across]).abs_().nan_to_num_(nan=0.0, posinf=0.0))
         finite = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
         wrong = _error(c[down, across], eager, r[down, across])
-        far |= ~torch.isclose(eager, c[down, across], atol=tolerance, rtol=tolerance).all()
+        far |= ~all_close(eager, c[down, across], tolerance)
         for most, numbers in ((scale, finite), (noise, gap), (error, wrong)):
             torch.maximum(most[down], numbers.amax(1), out=most[down])
         squares += torch.stack([finite.square_().sum(), gap.square_().sum(), wrong.square_().sum()])

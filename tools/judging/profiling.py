@@ -120,9 +120,8 @@ class Profiler:
         wrong while it is timed, or a time that cannot be.
         """
         begun, alone = time.monotonic(), _with_the_device_idle(alone)
-        if self._clock is None:
-            with alone():
-                self._clock = Clock(self.device)
+        with alone() if self._clock is None else nullcontext():
+            clock = self.clock
         prepared = judge.prepared(base.problem, seed)
         timed = self.reference(judge, base.problem, prepared, seed)  # may close the trace that is open
         first = timed.sets[0]
@@ -144,7 +143,7 @@ class Profiler:
             checks.compare(checks.calls.outputs_in_place(timed.expected[index]), timed.expected[index], "timed")
             judge.give_back_unused_memory()  # what follows is timed in the candidate's process
 
-        found = self.clock.measure(
+        found = clock.measure(
             judge.replayer, timed.clock, timed.sets, choices=choices, places=places, compare=compare,
             sparing=SPARING_DIVISOR * timed.nbytes > GpuMemory(self.device).total(), alone=alone,
         )  # fmt: skip

@@ -66,7 +66,7 @@ def time_trial(
         checks.check(timed.expected[0], POISON_BYTES[0], 1, name="trial")
         choices = profiler.choices(judge, checks, timed)
         measuring = Measuring(profiler.clock, judge.replayer, timed.clock, timed.sets, choices)
-        samples = measuring.alone(calls)
+        samples = measuring.time_candidate(calls)
         eager = timed.clock.record  # measured now where it never was, so before its graphs are given back
         timed.clock.release_if_large()
         return TrialTimes(milliseconds=tuple(samples), eager=eager, seconds=time.monotonic() - begun)

@@ -29,7 +29,7 @@ from kernelwright.tools.report import (
     SizeOutcome,
     Tried,
 )
-from kernelwright.tools.sizing.long_sizes import draw_long_size
+from kernelwright.tools.sizing.long_sizes import choose_long_sizes
 from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Verdict:
         """What is to be done about a reference that is random; empty where none was seen."""
 
     def _left(self) -> float:
-        """Seconds that replays of this candidate may still take; what the judge itself does does not count."""
+        """Seconds that replays of this candidate may still take; the work of the judge itself does not count."""
         return max(self._rules.seconds - (self._judge.replayer.spent - self._spent_before), 0.05)
 
     def run(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
@@ -70,7 +70,7 @@ class Verdict:
         try:
             thorough = self._thorough_size(others)
             interpreted = self._candidate.traced.traces if self._judge.device == "cpu" else ()
-            self._long = draw_long_size([s for s in others if s is not thorough], base, interpreted)
+            self._long = choose_long_sizes([s for s in others if s is not thorough], base, interpreted)
             if thorough is None:
                 self._base_size(base, ALL)
                 for size in others:

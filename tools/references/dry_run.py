@@ -1,5 +1,5 @@
 """Runs a reference without data, to find the shapes of its inputs, weights and outputs and the number of its
-operations. what it takes, what it holds, what it computes.
+operations.
 
 Trusted process only: it runs the reference's own text.
 """

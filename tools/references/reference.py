@@ -130,8 +130,8 @@ class Reference:
         return make("cpu")
 
     def inputs(self, seed: int) -> list[Any]:
-        """Draws the inputs from get_inputs() on the device, without gradients: only forward is judged. only forward is
-        judged. Tensors inside of lists, tuples and dictionaries are taken out: `arguments` puts them back.
+        """Draws the inputs from get_inputs() on the device, without gradients: only forward is judged. Tensors
+        inside of lists, tuples and dictionaries are taken out: `arguments` puts them back.
         """
         import torch
 

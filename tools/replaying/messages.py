@@ -36,7 +36,7 @@ class KernelsOfTrace(NamedTuple):
     """Name -> a binary in base64."""
 
 
-def kernels_of(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> KernelsOfTrace:
+def kernels_to_send(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> KernelsOfTrace:
     """The compiled kernels (tools/compiling/compiler.py) that one trace launches."""
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
     launched = {step.kernel for step in all_steps(steps) if isinstance(step, Launch)}

@@ -21,7 +21,7 @@ from kernelwright.tools.replaying.messages import (
     cap_failure,
     failure_of_death,
     failure_of_forgery,
-    kernels_of,
+    kernels_to_send,
     seconds_of,
     trace_as_text,
 )
@@ -152,7 +152,7 @@ class Replayer:
         self._allow(seconds)
         message = {"traced": trace_as_text(traced, trace), "seed": seed, "state": {n: s.spec for n, s in state.items()}}
         if binaries is not None:
-            message["binaries"], message["images"] = kernels_of(traced, trace, binaries)
+            message["binaries"], message["images"] = kernels_to_send(traced, trace, binaries)
         self._pinned, self._calls = [], []
         exchange = _Exchange({"do": "open", **message}, list(state.values()), "prepare the model")
         self._opening = exchange if self._on_gpu else None

@@ -17,7 +17,7 @@ MAX_PROGRAMS = 48
 """Programs of one call at such a size under the interpreter, which runs one after the other; a dozen calls are made."""
 
 
-def draw_long_size(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace | None]) -> tuple[AtSize, ...]:
+def choose_long_sizes(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace | None]) -> tuple[AtSize, ...]:
     """Returns at most MAX_LONG_SIZES sizes, each the longest in one dimension, the longest dimensions first.
 
     interpreted: the traces by the sizes' indices where an interpreter runs them, which then must have few programs.

@@ -25,6 +25,7 @@ BUDGET_OF_MUCH_WORK = Budget(elements=1 << 17, operations=60_000_000, rows=1 << 
 blocks of rows, and a program for each of them is rare.
 """
 OPERATIONS_OF_MUCH_WORK = 256
+"""Operations for each element of inputs and outputs from which on a problem counts as much work."""
 BUDGET_OF_OTHER_DIMENSIONS = Budget(elements=1 << 17, operations=10_000_000, rows=1 << 10)
 """Largest cost once the other dimensions are enlarged, too."""
 SLACK = 1.5

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kernelwright.tools.hardware.gpus import read_clocks
 from kernelwright.tools.hardware.neighbours import busiest_readings
+from kernelwright.tools.replaying.gpu.stopwatch import LONG_CALL_MS
 from kernelwright.tools.report import Cheat, Clocks, Failed, Failure, Fault, Neighbour, Timing, clean_text
 from kernelwright.tools.timing.measurement import (
     Measurement,
@@ -28,8 +29,6 @@ CANDIDATE_MS, REFERENCE_MS = 60.0, 12.0
 MIN_CALLS, MAX_CALLS, BLOCKS = 6, 48, 3
 SLOW_FACTOR, CALLS_WHEN_SLOW = 3.0, 3
 """A candidate that takes so many times what the reference takes is timed in so few calls."""
-LONG_CALL_MS = 2.0
-"""A call that takes so many milliseconds is timed once where shorter ones are timed several times."""
 TRIAL_BLOCK = 16
 """Calls of one block of a trial."""
 CLOCK_DRIFT = 0.015
@@ -202,7 +201,7 @@ class Measuring:
             _compare_timed(compare, last)
         return found
 
-    def alone(self, calls: int) -> list[float]:
+    def time_candidate(self, calls: int) -> list[float]:
         """Milliseconds of each of so many calls, not in turns with the reference's: for comparing configurations of one
         kernel with each other. Raises Failed.
         """

@@ -1,5 +1,4 @@
-"""Chooses the GPUs of this machine that one online training uses: for training, for sampling, for judging. for
-training, for sampling, for judging.
+"""Chooses the GPUs of this machine that one online training uses: for training, for sampling, for judging.
 
 transformers copies the model onto every GPU that a process sees. So this process is shown the trainer's alone, and each
 process that it starts for sampling or judging is shown its own.

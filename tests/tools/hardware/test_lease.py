@@ -1,5 +1,6 @@
 """The lease of a GPU: who may measure on it, and that nobody keeps it who is gone."""
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -23,13 +24,14 @@ with gpu_lease("GPU-1/2"):
 """
 
 
-def test_two_never_measure_on_one_gpu():
-    inside, most = [], []
+def most_at_once(enter) -> list[int]:
+    """How many were inside, as each of four threads saw it when it came in."""
+    inside, seen = [], []
 
     def hold() -> None:
-        with gpu_lease("test-gpu-lease"):
+        with enter():
             inside.append(1)
-            most.append(len(inside))
+            seen.append(len(inside))
             time.sleep(0.05)
             inside.pop()
 
@@ -38,7 +40,11 @@ def test_two_never_measure_on_one_gpu():
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1, 1, 1, 1]
+    return seen
+
+
+def test_two_never_measure_on_one_gpu():
+    assert most_at_once(lambda: gpu_lease("test-gpu-lease")) == [1, 1, 1, 1]
 
 
 def test_several_check_side_by_side_and_nobody_overtakes_whoever_wants_to_be_alone():
@@ -90,21 +96,12 @@ def test_who_shares_the_gpu_may_be_alone_for_a_while_and_the_others_wait_with_wh
 
 
 def test_two_who_share_and_time_at_once_do_it_one_after_the_other():
-    inside, most = [], []
-
-    def times() -> None:
+    @contextlib.contextmanager
+    def timing():
         with gpu_lease("test-gpu-two", shared=True) as lease, lease.alone():
-            inside.append(1)
-            most.append(len(inside))
-            time.sleep(0.02)
-            inside.pop()
+            yield
 
-    threads = [threading.Thread(target=times) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == [1, 1, 1, 1]
+    assert most_at_once(timing) == [1, 1, 1, 1]
 
 
 def test_who_computes_gives_way_to_whoever_waits_to_be_alone_and_to_nobody_else():

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from kernelwright.tools.replaying import replayer as replaying
-from kernelwright.tools.replaying.messages import kernels_of
+from kernelwright.tools.replaying.messages import kernels_to_send
 from kernelwright.tools.replaying.replayer import Replayer
 from kernelwright.tools.replaying.service import Service
 from kernelwright.tools.tracing.trace import Function, Kernel, Launch, Trace, Traced
@@ -39,7 +39,7 @@ BINARIES = {
 
 def message() -> dict:
     whole = traced()
-    kernels, images = kernels_of(whole, whole.traces[0], BINARIES)
+    kernels, images = kernels_to_send(whole, whole.traces[0], BINARIES)
     return {"binaries": kernels, "images": images}
 
 

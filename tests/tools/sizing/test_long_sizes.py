@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.sizing.long_sizes import MAX_PROGRAMS, draw_long_size
+from kernelwright.tools.sizing.long_sizes import MAX_PROGRAMS, choose_long_sizes
 from kernelwright.tools.tracing.trace import Choice, Launch, Trace
 
 PROBLEM = Problem(name="any", source="")
@@ -24,12 +24,12 @@ OTHERS = [
 
 
 def test_they_are_the_longest_in_each_dimension_and_far_beyond_the_base():
-    assert [size.index for size in draw_long_size(OTHERS, BASE, ())] == [2, 3]
-    assert draw_long_size(OTHERS[:1], BASE, ()) == ()
+    assert [size.index for size in choose_long_sizes(OTHERS, BASE, ())] == [2, 3]
+    assert choose_long_sizes(OTHERS[:1], BASE, ()) == ()
 
 
 def test_under_an_interpreter_a_call_has_few_programs_and_a_configuration_counts_once():
     launch = Launch(kernel="k", grid=(MAX_PROGRAMS, 1, 1))
     few, many = Trace(first=(launch,)), Trace(first=(launch, launch))
     tuned = Trace(first=(Choice(name="k", alternatives=((launch,), (launch,)), labels=("a", "b")),))
-    assert [size.index for size in draw_long_size(OTHERS, BASE, (few, few, many, few, tuned))] == [4, 3]
+    assert [size.index for size in choose_long_sizes(OTHERS, BASE, (few, few, many, few, tuned))] == [4, 3]

@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from bench.judge_suites import problem_of
-from kernelwright.tools.sizing.long_sizes import draw_long_size
+from kernelwright.tools.sizing.long_sizes import choose_long_sizes
 from kernelwright.tools.sizing.numbers_in_text import divisors_in
 from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.sizing.size_search import changeable_integers
@@ -67,7 +67,7 @@ def test_one_call_is_made_at_these_sizes_however_long_they_are():
     broad = [s for s in selection.others if s.one_call]
     assert [s.sizes for s in broad] == [s for s in chosen("attention", 3) if s in [b.sizes for b in broad]]
     assert len(broad) >= 3
-    assert not {s.index for s in draw_long_size(selection.others, selection.base, ())} & {s.index for s in broad}
+    assert not {s.index for s in choose_long_sizes(selection.others, selection.base, ())} & {s.index for s in broad}
 
 
 def test_the_same_seed_chooses_the_same_sizes():

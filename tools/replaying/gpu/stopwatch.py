@@ -18,8 +18,8 @@ CYCLES_PER_MICROSECOND = 2_000
 """Cycles of the GPU, rounded up: it is kept waiting for so long that the host is ahead of it."""
 MAX_IDLE_MICROSECONDS = 20_000.0
 """Microseconds of the same."""
-LONG_CALL_SECONDS = 2e-3
-"""A call that takes so long until the device is done is not repeated to learn what the host takes for it."""
+LONG_CALL_MS = 2.0
+"""A call that takes so many milliseconds is timed once where shorter ones are timed several times."""
 
 _flush_buffers: dict[int, Any] = {}
 
@@ -79,7 +79,7 @@ def host_time(call: Callable[[], Any], times: int = 2) -> float:
     begun = time.perf_counter()
     call()
     torch.cuda.synchronize()
-    long = time.perf_counter() - begun > LONG_CALL_SECONDS
+    long = (time.perf_counter() - begun) * 1e3 > LONG_CALL_MS
     found = []
     for _ in range(1 if long else times):
         begun = time.perf_counter()
