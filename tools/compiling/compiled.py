@@ -9,7 +9,7 @@ from pydantic import ConfigDict
 from kernelwright.tools.report import Cheat, Failure, Fault, KernelResources, Value
 
 Json = Any
-VERSION = 2
+VERSION = 3
 """The version of the cached form, raised when it changes."""
 
 

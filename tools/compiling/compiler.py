@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from kernelwright.tools.compiling.cache import Cache
 from kernelwright.tools.compiling.compiled import TEXTS, VERSION, Compiled, CompileOutcome, Place
+from kernelwright.tools.compiling.program_order import kernels_with_shared_memory
 from kernelwright.tools.compiling.text.closure import Contents
 from kernelwright.tools.compiling.text.kernel_text import place as place_in_text
 from kernelwright.tools.hardware.targets import parse_target
@@ -80,10 +81,16 @@ class Compiler:
         """
         name = parse_target(target).name
         contents = Contents(traced.functions)
-        addresses = {k: contents.address(traced.kernels[k], name, _version()) for k in dict.fromkeys(kernels)}
+        shared = kernels_with_shared_memory(traced)
+        addresses = {
+            k: contents.address(traced.kernels[k], name, f"{_version()}{'/shared' if k in shared else ''}")
+            for k in dict.fromkeys(kernels)
+        }
         known = {a: found for a in addresses.values() if (found := self._cache.get(a, texts)) is not None}
         missing = {a: k for k, a in reversed(addresses.items()) if a not in known}
-        job = _Job(self._zygote, traced, contents, name, time.monotonic() + seconds, self._kernel_seconds, tuple(texts))
+        job = _Job(
+            self._zygote, traced, contents, name, time.monotonic() + seconds, self._kernel_seconds, tuple(texts), shared
+        )
         made = self._each_once(job, missing)
         told = {k: (made.get(a) or known[a], a) for k, a in addresses.items()}
         lines = source.splitlines()
@@ -154,9 +161,11 @@ class _Job:
         deadline: float,
         kernel_seconds: float,
         texts: tuple[str, ...],
+        shared: Collection[str],
     ) -> None:
+        """shared: keys of the kernels that a launch gives two tensors in the same memory."""
         self._zygote, self._traced, self._contents, self._target = zygote, traced, contents, target
-        self.deadline, self._kernel_seconds, self.texts = deadline, kernel_seconds, texts
+        self.deadline, self._kernel_seconds, self.texts, self._shared = deadline, kernel_seconds, texts, shared
 
     def run(self, wanted: Mapping[str, str]) -> dict[str, CompileOutcome]:
         """wanted: address -> key of a kernel. The outcomes by address."""
@@ -179,6 +188,7 @@ class _Job:
             "kernels": {a: _to_json(k) for a, k in kernels.items()},
             "target": self._target,
             "texts": [t for t in self.texts if t in TEXTS],
+            "shared": [a for a, k in left.items() if k in self._shared],
         }
 
     def _listen(

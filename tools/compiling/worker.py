@@ -67,9 +67,12 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     driver.set_active(PretendedDriver(target))
     kernels = {key: Kernel.model_validate_json(text) for key, text in payload["kernels"].items()}
     rebuilt = Rebuilt(functions, interpreted=False, folder=FOLDER, fields=fields_of(kernels.values()))
+    shared = set(payload["shared"])
     for key, kernel in kernels.items():
         channel.send({"begun": key})
-        outcome = compile_kernel(functions, rebuilt, kernel, target, payload["texts"], Path.cwd() / OUTPUT_FILE)
+        outcome = compile_kernel(
+            functions, rebuilt, kernel, target, payload["texts"], Path.cwd() / OUTPUT_FILE, shared=key in shared
+        )
         channel.send({"made": key, "outcome": outcome.model_dump(mode="json")})
 
 
@@ -80,18 +83,20 @@ def compile_kernel(
     target: Target,
     texts: Sequence[str] = (),
     words: Path | None = None,
+    *,
+    shared: bool = False,
 ) -> CompileOutcome:
     """One kernel. Never raises for what is wrong with it.
 
     texts: stages whose text is wanted, see `tools.compiling.compiled.TEXTS`. words: a file for what the compiler
-    prints; None: memory.
+    prints; None: memory. shared: whether a launch gives it two tensors in the same memory.
     """
     begun, said = time.monotonic(), CapturedDiagnostics(path=words)
     try:
         source = _source(rebuilt, kernel)
         with captured_errors(said):
             made = _compile(source, _options(kernel), target)
-        outcome = _made(made, target, time.monotonic() - begun, texts)
+        outcome = _made(made, target, time.monotonic() - begun, texts, shared=shared)
     except Exception as error:
         parts = {key: functions[key] for key in Contents(functions).closure(kernel)}
         outcome = outcome_of(error, said.text, functions[kernel.function].name, parts)
@@ -143,13 +148,13 @@ def _compile(source: Any, options: dict[str, Any], target: Target) -> Any:
         return triton.compile(source, target=target.gpu_target(), options=options)
 
 
-def _made(made: Any, target: Target, seconds: float, texts: Sequence[str]) -> CompileOutcome:
+def _made(made: Any, target: Target, seconds: float, texts: Sequence[str], *, shared: bool) -> CompileOutcome:
     resources = describe(made, target, seconds)
     kept = {stage: made.asm[stage][:MAX_TEXT_CHARACTERS] for stage in texts if stage in TEXTS and stage in made.asm}
     if over := why_too_large(made, resources, target):
         return CompileOutcome(fault=Fault.RESOURCES, message=over, resources=resources, texts=kept)
     found = {name: getattr(made.metadata, name) for name in METADATA if hasattr(made.metadata, name)}
-    other = assembled_in_reverse(made, target.gpu_target())
+    other = assembled_in_reverse(made, target.gpu_target(), shared=shared)
     return CompileOutcome(resources=resources, metadata=found, binary=bytes(made.kernel), reversed=other, texts=kept)
 
 

@@ -22,7 +22,7 @@ def folded_weights(trace: Trace, weights: Collection[int], loaded: Collection[in
 
     weights: numbers of the parameters that the judge loads. loaded: those of all that it loads, buffers too.
     """
-    memory = _Memory(trace.setup, loaded)
+    memory = Places(trace.setup, loaded)
     holds = set[int]()
     told: dict[int, str] = {}
     for step in all_steps(trace.setup):
@@ -41,7 +41,7 @@ def folded_weights(trace: Trace, weights: Collection[int], loaded: Collection[in
 
 def product_of_draws(trace: Trace, loaded: Collection[int], computes: Computes) -> str:
     """The first step that combines two tensors which were drawn at random into what a call needs."""
-    memory = _Memory(trace.setup, loaded)
+    memory = Places(trace.setup, loaded)
     draws: dict[int, frozenset[int]] = {}
     told: dict[int, str] = {}
     for count, step in enumerate(all_steps(trace.setup)):
@@ -71,7 +71,7 @@ def operator_named(op: str) -> Any | None:
     return found if isinstance(found, torch._ops.OpOverload) else None
 
 
-class _Memory:
+class Places:
     """Which tensors of a set-up lie in one place, and which lie within what the judge loads."""
 
     def __init__(self, setup: Iterable[Step], loaded: Collection[int]) -> None:
@@ -108,7 +108,7 @@ class _Memory:
         return next((told[place] for place in places if place in told), "")
 
 
-def _needed(trace: Trace, memory: _Memory, told: dict[int, str], loaded: Collection[int]) -> str:
+def _needed(trace: Trace, memory: Places, told: dict[int, str], loaded: Collection[int]) -> str:
     """What is told of the first tensor that a call needs."""
     wanted = {n for step in (*all_steps(trace.first), *all_steps(trace.later or ())) for n in _numbers(step)[0]}
     wanted |= {*tensors_in(trace.first_outputs), *tensors_in(trace.later_outputs)}

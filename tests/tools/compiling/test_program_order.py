@@ -6,8 +6,15 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from kernelwright.tools.compiling.program_order import assembled_in_reverse, in_reverse, may_wait
-from kernelwright.tools.tracing.trace import Function, Kernel, Traced
+from kernelwright.tools.compiling.program_order import (
+    assembled_in_reverse,
+    in_reverse,
+    kernels_with_shared_memory,
+    may_wait,
+    programs_may_meet,
+)
+from kernelwright.tools.compiling.reads_and_writes import writes_what_it_reads
+from kernelwright.tools.tracing.trace import Function, Kernel, Launch, Operator, Trace, Traced
 
 TARGET = GPUTarget("cuda", 90, 32)
 
@@ -28,6 +35,58 @@ def copies(x, out, BLOCK: tl.constexpr):
     tl.store(out + places, tl.load(x + places))
 
 
+@triton.jit
+def shifts_in_place(x, out, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + places, tl.load(x + places + 1) + tl.load(out))
+
+
+@triton.jit
+def advances_both_pointers(x, out, BLOCK: tl.constexpr):
+    read, written = x + tl.arange(0, BLOCK), out + tl.arange(0, BLOCK)
+    for _ in range(8):
+        tl.store(written, tl.load(read))
+        read += BLOCK
+        written += BLOCK
+
+
+@triton.jit
+def swaps_its_pointers(x, out, BLOCK: tl.constexpr):
+    read, written = x + tl.arange(0, BLOCK), out + tl.arange(0, BLOCK)
+    for _ in range(8):
+        tl.store(written, tl.load(read))
+        read, written = written, read
+
+
+@triton.jit
+def chooses_where_to_write(x, out, BLOCK: tl.constexpr):
+    written = out
+    if tl.program_id(0) > 3:
+        written = x
+    tl.store(written + tl.arange(0, BLOCK), tl.load(x + tl.arange(0, BLOCK)))
+
+
+@triton.jit
+def describes_it_twice(x, out, BLOCK: tl.constexpr):
+    read = tl.make_tensor_descriptor(x, [64, 64], [64, 1], [BLOCK, BLOCK])
+    written = tl.make_tensor_descriptor(x, [64, 64], [64, 1], [BLOCK, BLOCK])
+    written.store([0, 0], read.load([16, 16]))
+
+
+@triton.jit
+def follows_an_address(x, out, BLOCK: tl.constexpr):
+    where = tl.load(x).to(tl.int64).to(tl.pointer_type(tl.float32))
+    tl.store(where, tl.load(out))
+
+
+@triton.jit
+def reads_in_a_loop_that_ends_by_itself(x, out, BLOCK: tl.constexpr):
+    at = x
+    while tl.load(at) > 0:
+        at += 1
+    tl.store(out, tl.load(at))
+
+
 def compiled(function):
     signature = {"x": "*fp32", "out": "*fp32", "BLOCK": "constexpr"}
     return triton.compile(ASTSource(function, signature, {(2,): 16}), target=TARGET)
@@ -45,16 +104,41 @@ def test_a_kernel_with_atomics_counts_both_axes_from_the_end(adding):
 
 
 def test_the_renumbered_kernel_is_another_binary_of_the_same_name(adding):
-    made = assembled_in_reverse(adding, TARGET)
+    made = assembled_in_reverse(adding, TARGET, shared=False)
     assert made[:4] == b"\x7fELF"
     assert made != adding.kernel
     assert adding.metadata.name.encode() in made
 
 
-def test_a_kernel_without_atomics_is_left_alone():
+def test_a_kernel_whose_programs_do_not_meet_is_left_alone():
     plain = compiled(copies)
-    assert in_reverse(plain.asm["ptx"]) is None
-    assert assembled_in_reverse(plain, TARGET) == b""
+    assert assembled_in_reverse(plain, TARGET, shared=False) == b""
+    assert assembled_in_reverse(plain, TARGET, shared=True)[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("function", "meets"),
+    [
+        (copies, False), (advances_both_pointers, False), (shifts_in_place, True),
+        (swaps_its_pointers, True), (chooses_where_to_write, True), (describes_it_twice, True),
+        (follows_an_address, True), (reads_in_a_loop_that_ends_by_itself, True),  # not followed
+    ],
+    ids=lambda one: getattr(one, "__name__", str(one)),
+)  # fmt: skip
+def test_memory_that_is_read_and_written_is_seen(function, meets):
+    made = compiled(function)
+    assert writes_what_it_reads(made.asm["ttir"]) is meets
+    assert programs_may_meet("", made.asm["ttir"], shared=False) is meets
+
+
+@pytest.mark.parametrize(
+    ("operator", "shares"), [("aten.as_strided.default", True), ("aten.clone.default", False)]
+)  # fmt: skip
+def test_two_arguments_in_the_same_memory_are_seen(operator, shares):
+    made = Operator(op=operator, args=({"t": 0},), out={"t": 1})
+    launch = Launch(kernel="k", grid=(1, 1, 1), args={"x": {"t": 0}, "out": {"t": 1}})
+    traced = Traced(traces=(None, Trace(first=(made, launch))))
+    assert kernels_with_shared_memory(traced) == ({"k"} if shares else set())
 
 
 def test_blocks_in_clusters_are_left_alone(adding):
