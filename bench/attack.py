@@ -110,7 +110,7 @@ def planned(judges: list[str], also: list[Path]) -> tuple[list[Job], dict[str, d
     refused: dict[str, dict[str, str]] = {judge: {} for judge in judges}
     for control, chosen in ((True, controls), (False, stratified(known))):
         for entry, problem in chosen:
-            case = described(problem)
+            case = described(problem.source)
             for judge in judges:
                 if why := not_expressible(judge, case):
                     refused[judge][entry.name] = why

@@ -11,10 +11,10 @@ import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from kernelwright.tools.problem import Problem, module_integers
-
-LARGEST = 64 * 2**20
-"""Bytes of a problem's inputs: its sizes are halved until they fit, so that many processes fit one GPU."""
+LARGEST = 4 * 2**30
+"""Bytes of a problem's inputs that other judges are given: processes side by side, with copies of their own, share the
+GPU.
+"""
 SEED = 42
 ENTRY = "kernelwright_entry"
 FLOATS = ("float32", "float16", "bfloat16")
@@ -46,19 +46,9 @@ class Case(NamedTuple):
     """`Model` has parameters or buffers."""
 
 
-def described(problem: Problem) -> Case:
-    """The problem with its sizes halved until its inputs fit. Raises whatever the reference raises."""
-    case = _described(problem.source)
-    sizes = {n: v for n, v in module_integers(problem.source).items() if n in problem.cpu_sizes}
-    while _bytes(case.inputs) > LARGEST and sizes and max(sizes.values()) > 64:
-        name = max(sizes, key=lambda n: sizes[n])
-        sizes[name] //= 2
-        case = _described(problem.with_sizes(sizes).source)
-    return case
-
-
 @lru_cache(maxsize=512)
-def _described(source: str) -> Case:
+def described(source: str) -> Case:
+    """The problem at its own sizes. Raises whatever the reference raises."""
     import torch
 
     module: dict[str, Any] = {"__name__": "problem"}
@@ -97,6 +87,8 @@ def not_expressible(judge: str, case: Case) -> str:
     """Why a judge's format cannot hold the problem; empty where it can."""
     if judge == "kernelwright":
         return ""
+    if _bytes(case.inputs) > LARGEST:
+        return f"inputs of more than {LARGEST >> 30} GiB, of which many processes share the GPU here"
     if case.nested:
         return "the output is neither a tensor nor a flat sequence of tensors"
     if judge == "kernelbench":

@@ -39,7 +39,7 @@ torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 def small(name: str):
     problem = problem_of(name)
-    return described(problem.with_sizes(problem.cpu_sizes))
+    return described(problem.with_sizes(problem.cpu_sizes).source)
 
 
 @pytest.mark.parametrize("destination", [False, True])
@@ -67,8 +67,8 @@ def test_what_a_format_cannot_hold_is_said_in_words():
     assert not not_expressible("sol-execbench", small("quantize_rows_int8"))
     assert "state" in not_expressible("flashinfer-bench", small("layer_norm"))
     assert not not_expressible("kernelbench", small("layer_norm"))
-    assert "complex64" in not_expressible("pygpubench", described(problem_of("problems/conjugate.py")))
-    assert not not_expressible("kernelwright", described(problem_of("problems/conjugate.py")))
+    assert "complex64" in not_expressible("pygpubench", described(problem_of("problems/conjugate.py").source))
+    assert not not_expressible("kernelwright", described(problem_of("problems/conjugate.py").source))
 
 
 def test_a_definition_names_every_axis_of_the_problem():
@@ -83,10 +83,11 @@ def test_a_case_is_the_same_after_its_way_through_json():
     assert case_of(json.loads(json.dumps(case._asdict()))) == case
 
 
-def test_inputs_of_a_full_size_problem_are_halved_until_they_fit():
-    (x,) = described(problem_of("fused_softmax")).inputs
-    assert x.shape is not None
-    assert x.shape[0] * x.shape[1] * 4 <= 64 * 2**20
+def test_a_problem_too_large_for_many_processes_is_put_before_our_own_judge_alone():
+    whole, large = (described(problem_of(name).source) for name in ("fused_softmax", "problems/bytes_copied.py"))
+    assert not not_expressible("sol-execbench", whole)
+    assert "4 GiB" in not_expressible("sol-execbench", large)
+    assert not not_expressible("kernelwright", large)
 
 
 def test_sol_s_inputs_are_drawn_and_flashinfer_s_are_read():

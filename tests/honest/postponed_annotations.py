@@ -9,11 +9,8 @@ import triton
 import triton.language as tl
 
 
-Pointer = "*fp32"
-
-
 @triton.jit
-def variance_kernel(x_ptr: Pointer, out_ptr: Pointer, columns: "i32", BLOCK: tl.constexpr):
+def variance_kernel(x_ptr: "*fp32", out_ptr: "*fp32", columns: "i32", BLOCK: tl.constexpr):
     """Две проходки / 两遍: the mean, then the squares about it."""
     row = tl.program_id(0).to(tl.int64)
     offsets = tl.arange(0, BLOCK)

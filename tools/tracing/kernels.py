@@ -102,7 +102,7 @@ class Texts:
             return {"constexpr": self.value(value.value)}
         if in_constexpr and isinstance(value, types.FunctionType):
             return {"constexpr_function": self.function(self._constexpr_function(value))}
-        if isinstance(value, types.ModuleType | type):
+        if isinstance(value, types.ModuleType) or (isinstance(value, type) and members):
             return {"members": {m: self._member(value, m, inner) for m, inner in members.items() if hasattr(value, m)}}
         try:
             return {"value": self.value(value)}

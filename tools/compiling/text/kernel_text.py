@@ -221,7 +221,7 @@ class Rebuilt(Mapping[str, Any]):
     def _python(self, key: str, function: Function, definition: ast.FunctionDef, world: dict[str, Any]) -> Any:
         """The definition executed, at the candidate's lines. Changes `definition` to what Triton reads."""
         annotations, defaults = constexpr_parameters(definition), Defaults.of(definition)
-        reduce_annotations(definition)
+        reduce_annotations(definition, function.names)
         path = str(self._folder / file_name(key) / FILE)
         line, made = function.line, dict[str, Any]()
         if key in self._constant:

@@ -5,6 +5,7 @@ apart.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +37,15 @@ def constexpr_parameters(definition: ast.FunctionDef) -> dict[str, str]:
     return {a.arg: "constexpr" for a in parameters(definition) if is_constexpr(a.annotation)}
 
 
-def bare_arguments(definition: ast.FunctionDef) -> ast.arguments:
-    """The parameters without annotations and default values."""
+def bare_arguments(definition: ast.FunctionDef, refused: Collection[str] = ()) -> ast.arguments:
+    """The parameters without default values, and without annotations, but for what Triton refuses.
+
+    refused: names that stand for what no kernel may name.
+    """
 
     def bare(arg: ast.arg) -> ast.arg:
-        return ast.copy_location(ast.arg(arg.arg, None), arg)
+        names = (n for n in ast.walk(arg.annotation) if isinstance(n, ast.Name)) if arg.annotation else ()
+        return ast.copy_location(ast.arg(arg.arg, next((n for n in names if n.id in refused), None)), arg)
 
     args = definition.args
     named = [bare(a) for a in args.kwonlyargs]
@@ -81,12 +86,15 @@ class Defaults:
         return tuple(map(computed, self.positional)), {name: computed(e) for name, e in self.named}
 
 
-def reduce_annotations(definition: ast.FunctionDef) -> None:
+def reduce_annotations(definition: ast.FunctionDef, names: Mapping[str, Any]) -> None:
     """Makes the definition, in place, what Triton's code generator and its interpreter are given: bare parameters (the
     code generator would evaluate annotations and default values a second time), and local annotations that are either
-    constexpr or gone.
+    constexpr or gone. An annotation that names a plain value, which Triton refuses, stays for it to refuse.
+
+    names: what the names of the definition stand for, as a trace holds it.
     """
-    definition.args = bare_arguments(definition)
+    refused = {name for name, form in names.items() if isinstance(form, dict) and form.keys() & {"value", "unknown"}}
+    definition.args = bare_arguments(definition, refused)
     definition.returns = None
     for node in list(ast.walk(definition)):
         for name in ("body", "orelse"):
