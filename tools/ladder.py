@@ -126,13 +126,15 @@ class Ladder:
         self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int,
         binaries: Mapping[str, Any],
     ) -> Report:  # fmt: skip
-        with self._at(Lane.GPU, shared=self._beside_others()):
+        take_whole = partial(self._resources.turns.take_whole_for, self._problem)
+        with self._at(Lane.GPU, shared=True):  # the other sizes are small
             self._say("judging on the GPU")
-            base, others = selection.base, selection.others
-            judged = judge.judge(candidate, base, others, seed, self._rules, binaries=binaries, progress=self._say)
+            judged = judge.judge(
+                candidate, selection.base, selection.others, seed, self._rules, binaries=binaries, progress=self._say,
+                take_whole=take_whole,
+            )  # fmt: skip
             report = with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.result)
-        if report.correct and self._asked.profile:
-            with self._at(Lane.GPU, shared=self._beside_others()):
+            if report.correct and self._asked.profile:
                 report = self._profiled(judge, report, candidate, selection, seed, binaries)
         return self._extras(report) if report.correct and self._asked.profile else report
 
@@ -164,12 +166,6 @@ class Ladder:
         with self._at(Lane.GPU):
             timed = partial(resources.baselines.timed, self._problem, report.environment)
             return add_extras(report, self._problem, self._source, asked, resources.device, timed, self._say)
-
-    def _beside_others(self) -> bool:
-        """Whether other processes may compute on the GPU while this candidate is judged; nobody does while something
-        is timed.
-        """
-        return self._resources.turns.fits_beside_others(self._problem)
 
     def _at(self, lane: Lane, *, shared: bool = False) -> AbstractContextManager[None]:
         return self._resources.turns.at(lane, self._asked.lease_seconds, self._say, shared=shared)

@@ -46,11 +46,25 @@ def timing_file(gpu: str) -> Path:
 class Lease:
     """A turn on a GPU that is held."""
 
-    def __init__(self, gpu: str, seconds: float, timing: int | None) -> None:
-        """seconds: for how long another process may keep this one waiting. timing: the descriptor by which the turn is
-        shared; None: nobody else has one.
+    def __init__(self, gpu: str, seconds: float, turn: int, timing: int | None) -> None:
+        """seconds: for how long another process may keep this one waiting. turn: the descriptor by which the turn is
+        held. timing: that by which it is shared; None: nobody else has one.
         """
-        self._gpu, self._seconds, self._timing = gpu, seconds, timing
+        self._gpu, self._seconds, self._turn, self._timing = gpu, seconds, turn, timing
+
+    def take_whole(self) -> None:
+        """From here on nobody else has a turn. This process must have nothing under way on the GPU; the others end
+        theirs first. Raises InfrastructureError as `gpu_lease`.
+        """
+        if self._timing is None:
+            return
+        fcntl.flock(self._timing, fcntl.LOCK_UN)
+        fcntl.flock(self._turn, fcntl.LOCK_UN)  # two who share and would have it whole would wait for each other
+        self._timing = None
+        until = time.monotonic() + self._seconds
+        with open_and_unlock(entrance_file(lock_file(self._gpu))) as door:
+            _wait_for_lock(door, fcntl.LOCK_EX, until, self._gpu, self._seconds)
+            _wait_for_lock(self._turn, fcntl.LOCK_EX, until, self._gpu, self._seconds)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -95,8 +109,9 @@ class Lease:
 def gpu_lease(
     gpu: str, seconds: float = 600.0, waiting: Callable[[str], None] = lambda _: None, *, shared: bool = False
 ) -> Iterator[Lease]:
-    """shared: beside others who share it too, and `Lease.alone` for a while; False: alone, and nobody who shares it has
-    begun. Raises InfrastructureError where another process keeps the GPU for longer than `seconds`.
+    """shared: beside others who share it too, and `Lease.alone` for a while, or `Lease.take_whole`; False: alone, and
+    nobody who shares it has begun. Raises InfrastructureError where another process keeps the GPU for longer than
+    `seconds`.
     """
     until = time.monotonic() + seconds
     with open_and_unlock(entrance_file(lock_file(gpu))) as door, open_and_unlock(lock_file(gpu)) as lock:
@@ -107,10 +122,10 @@ def gpu_lease(
             _wait_for_lock(lock, kind, until, gpu, seconds)
         fcntl.flock(door, fcntl.LOCK_UN)
         if not shared:
-            yield Lease(gpu, seconds, None)
+            yield Lease(gpu, seconds, lock, None)
             return
         with open_and_unlock(timing_file(gpu)) as timing:
-            lease = Lease(gpu, seconds, timing)
+            lease = Lease(gpu, seconds, lock, timing)
             lease.wait_to_compute(fcntl.LOCK_SH)
             yield lease
 

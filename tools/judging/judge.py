@@ -166,19 +166,30 @@ class Judge:
     def judge(
         self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules,
         *, binaries: Mapping[str, Any] | None = None, progress: Callable[[str], None] = lambda _: None,
+        take_whole: Callable[[], None] = lambda: None,
     ) -> JudgeFindings:  # fmt: skip
         """One candidate's correctness.
 
-        Never raises for what a candidate does; raises ProblemError where the reference fails at its base size, or is
-        random and its numbers differ from the candidate's.
+        take_whole: called before the base size, with nothing under way on the GPU; from then on nobody else is judged
+        there. Never raises for what a candidate does; raises ProblemError where the reference fails at its base size,
+        or is random and its numbers differ from the candidate's.
         """
+
+        def make_room(*, anew: bool = False) -> None:
+            self._synchronize()
+            take_whole()
+            if self.room is not None:
+                self.room.make_for(base.problem, anew=anew)
+
         return self._retried_with_memory(
-            base.problem, lambda: self._once(candidate, base, others, seed, rules, binaries, progress)
-        )
+            base.problem, lambda: self._once(candidate, base, others, seed, rules, binaries, progress, make_room),
+            before_retry=take_whole,
+        )  # fmt: skip
 
     def _retried_with_memory(
-        self, problem: Problem, attempt: Callable[[], T], also: Callable[[Exception], bool] = _never
-    ) -> T:
+        self, problem: Problem, attempt: Callable[[], T], also: Callable[[Exception], bool] = _never,
+        before_retry: Callable[[], None] = lambda: None,
+    ) -> T:  # fmt: skip
         """The attempt's answer on this device; made once more, with all that is kept given back, where it found no
         memory.
 
@@ -186,14 +197,13 @@ class Judge:
         """
         with self._on_own_device():
             try:
-                if self.room is not None:
-                    self.room.make_for(problem)
                 return attempt()
             except Exception as error:
                 clear_traceback(error)
                 if not (out_of_memory(error) or also(error)):
                     raise
             self.forget()
+            before_retry()
             try:
                 if self.room is not None:
                     self.room.make_for(problem, anew=True)
@@ -206,10 +216,9 @@ class Judge:
 
     def _once(
         self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules,
-        binaries: Any,
-        progress: Callable[[str], None],
+        binaries: Any, progress: Callable[[str], None], make_room: Callable[..., None],
     ) -> JudgeFindings:  # fmt: skip
-        verdict = Verdict(self, candidate, seed, rules, binaries, progress)
+        verdict = Verdict(self, candidate, seed, rules, binaries, progress, make_room)
         try:
             failure = verdict.run(base, others)
             if (
@@ -220,7 +229,7 @@ class Judge:
             ):
                 del verdict  # it holds the problem's model
                 self.forget()
-                self.room.make_for(base.problem, anew=True)
+                make_room(anew=True)
                 verdict = Verdict(self, candidate, seed, rules, binaries, progress)
                 failure = verdict.run(base, others)
         finally:
@@ -243,6 +252,7 @@ class Judge:
 
         def profiled() -> tuple[ProfileResult, OwnWork | None]:
             try:
+                self._make_room_for(base.problem)
                 return profiler.profile(self, candidate, base, seed, rule, work, binaries, resources, alone)
             finally:
                 self._release()
@@ -264,17 +274,21 @@ class Judge:
         self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
     ) -> TrialTimes:
         try:
+            self._make_room_for(base.problem)
             return time_trial(self, candidate, base, seed, binaries, calls)
         finally:
             self._release()
 
     def give_way(self) -> None:
         """Lets another process be alone on the GPU, if one waits for that."""
+        self._synchronize()
+        self._give_way()
+
+    def _synchronize(self) -> None:
         if self.device != "cpu":
             import torch
 
             torch.cuda.synchronize(self.device)
-            self._give_way()
 
     # -------------------------------------------------------------- the device and its memory
     def _on_own_device(self) -> AbstractContextManager[Any]:
@@ -289,6 +303,10 @@ class Judge:
         import torch
 
         return torch.cuda.device(self.device)
+
+    def _make_room_for(self, problem: Problem) -> None:
+        if self.room is not None:
+            self.room.make_for(problem)
 
     def _release(self) -> None:
         """What was handed out to a candidate is kept for the next one, or given back where it is much."""

@@ -51,14 +51,6 @@ class Turns:
         """This thread begins a verdict."""
         self._waited.seconds = 0.0
 
-    def fits_beside_others(self, problem: Problem) -> bool:
-        """Whether other processes may judge on the GPU beside this problem.
-
-        What a verdict needs is many times its inputs and weights.
-        """
-        gpu = self._gpu()
-        return gpu is not None and fits_beside_others(problem, gpu)
-
     @contextmanager
     def at(self, lane: Lane, seconds: float, say: Callable[[str], None], *, shared: bool = False) -> Iterator[None]:
         """In the lane; where it is the GPU's, alone there, or beside other processes that time nothing.
@@ -97,6 +89,23 @@ class Turns:
             yield
             ended = time.monotonic()
         self._waited.seconds += time.monotonic() - ended
+
+    def take_whole_for(self, problem: Problem) -> None:
+        """For the verdict that is at work on the GPU beside other processes, and has nothing under way there: from here
+        to its end nobody else is judged there, unless the problem fits beside others. What is kept here may be asked
+        for meanwhile. Raises InfrastructureError as `at`.
+        """
+        assert self._lease is not None
+        gpu = self._gpu()
+        if gpu is not None and fits_beside_others(problem, gpu):
+            return
+        begun = time.monotonic()
+        self._memory_lock.release()
+        try:
+            self._lease.take_whole()
+        finally:
+            self._memory_lock.acquire()
+        self._waited.seconds += time.monotonic() - begun
 
     def give_way(self) -> None:
         """For a verdict that is at work on the GPU, and has nothing under way there: whoever waits to be alone goes
@@ -152,7 +161,9 @@ class MemoryGiver:
 
 
 def fits_beside_others(problem: Problem, gpu: Gpu) -> bool:
-    """Whether the problem's inputs and weights are little enough for a verdict beside those of other processes."""
+    """Whether the problem's inputs and weights are little enough for a verdict beside those of other processes: what a
+    verdict needs is many times as much.
+    """
     from kernelwright.tools.references.input_spec import input_spec
 
     memory = gpu.memory_bytes

@@ -49,9 +49,12 @@ class Verdict:
         rules: Rules,
         binaries: Any,
         progress: Callable[[str], None],
+        before_base: Callable[[], None] = lambda: None,
     ) -> None:
+        """before_base: called once before the base size is examined, which may take much of a GPU's memory."""
         self._judge, self._candidate = judge, candidate
         self._seed, self._rules, self._binaries, self._progress = seed, rules, binaries, progress
+        self._before_base = before_base
         self._begun, self._spent_before = time.monotonic(), judge.replayer.spent
         self._evidence = Evidence()
         self._tried: list[Tried] = []
@@ -110,6 +113,7 @@ class Verdict:
         failure = self._candidate.failures[base.index]
         if failure is not None:
             raise Failed(failure)
+        self._before_base()
         self._at(base, how)
         self._tried.append(Tried(sizes=base.sizes, why=base.why, outcome=SizeOutcome.RIGHT))
 

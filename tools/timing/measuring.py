@@ -320,8 +320,11 @@ class Measuring:
 
     # -------------------------------------------------------------- the rest
     def _steps(self) -> tuple[StepTime, ...]:
-        long = statistics.median(self._blocks.samples) >= LONG_CALL_MS
-        message = {"do": "clock_launches", "calls": 1 if long else 3, "index": random.randrange(len(self._sets))}
+        median = statistics.median(self._blocks.samples)
+        message = {
+            "do": "clock_launches", "calls": 1 if median >= LONG_CALL_MS else 3, "call_ms": median,
+            "index": random.randrange(len(self._sets)),
+        }  # fmt: skip
         reply = self._process.ask(message, seconds=ANSWER_SECONDS)
         with well_formed():
             total = float(reply["total_ms"])

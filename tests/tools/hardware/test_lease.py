@@ -95,6 +95,33 @@ def test_who_shares_the_gpu_may_be_alone_for_a_while_and_the_others_wait_with_wh
     assert order == ["first", "beside"]
 
 
+def test_who_shares_the_gpu_may_take_it_whole_once_the_others_have_ended():
+    order, beside = [], threading.Event()
+
+    def other() -> None:
+        with gpu_lease("test-gpu-whole", shared=True) as lease:
+            beside.set()
+            time.sleep(0.2)
+            order.append("beside")
+            lease.take_whole()
+            order.append("last")
+
+    with gpu_lease("test-gpu-whole", shared=True) as lease:
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert beside.wait(60.0)
+        lease.take_whole()
+        order.append("whole")
+        with pytest.raises(InfrastructureError, match="another process"):
+            gpu_lease("test-gpu-whole", 0.1, shared=True).__enter__()
+        with lease.alone():
+            lease.give_way()
+        lease.take_whole()
+        order.append("still")
+    thread.join()
+    assert order == ["beside", "whole", "still", "last"]
+
+
 def test_two_who_share_and_time_at_once_do_it_one_after_the_other():
     @contextlib.contextmanager
     def timing():

@@ -126,9 +126,14 @@ def on_a_small_gpu(zygote, monkeypatch, layers: float) -> Judge:
 
 
 def asked(judge: Judge, number: int, seed: int = 7 << 16):
-    """What a verdict on this problem begins with."""
+    """What the base size of a verdict on this problem begins with."""
     one = problem(number)
-    return judge._retried_with_memory(one, lambda: judge.expected(one, seed, Draw.OWN, 0))
+
+    def attempt():
+        judge._make_room_for(one)
+        return judge.expected(one, seed, Draw.OWN, 0)
+
+    return judge._retried_with_memory(one, attempt)
 
 
 def is_kept(judge: Judge, number: int) -> bool:

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from kernelwright.tools.hardware.memory_requests import requesting_memory
 from kernelwright.tools.judging.options import Lane
 from kernelwright.tools.judging.turns import Turns
+from kernelwright.tools.problem import Problem
 
 
 def turns_on(gpu: str) -> Turns:
@@ -74,3 +76,45 @@ def test_a_verdict_that_has_the_gpu_alone_need_not_ask_and_afterwards_there_is_n
     turns.give_way()
     with pytest.raises(AssertionError), turns.alone():
         pass
+
+
+def problem_of(elements: int) -> Problem:
+    return Problem(
+        name="doubled",
+        source=f"""
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x
+def get_inputs():
+    return [torch.randn({elements})]
+def get_init_inputs():
+    return []
+""",
+    )
+
+
+def test_a_verdict_has_the_gpu_to_itself_from_where_its_problem_is_large_and_gives_memory_while_it_waits_for_that():
+    one, other = turns_on("test-turns-3"), turns_on("test-turns-3")
+    entered, given, whole = threading.Event(), threading.Event(), threading.Event()
+
+    def large() -> None:
+        with at_work(one):
+            one.take_whole_for(problem_of(1 << 10))
+            entered.set()
+            one.take_whole_for(problem_of(1 << 24))
+            whole.set()
+
+    one.give_memory_by(lambda needed: given.set(), sharers=2)
+    try:
+        with at_work(other):
+            thread = threading.Thread(target=large)
+            thread.start()
+            assert entered.wait(60.0)  # the small problem is judged beside the other's
+            with requesting_memory("test-turns-3", 1):
+                assert given.wait(60.0)
+            assert not whole.is_set()
+        thread.join()
+        assert whole.is_set()
+    finally:
+        one.close()

@@ -40,8 +40,8 @@ class Captured:
 
     def __init__(self, call: Callable[[], Any], pool: Pool, *, first: bool = True) -> None:
         """Runs `call` once before, for what happens at a first call only, and once in the capture, where nothing
-        runs. first: False where the same steps have run on the pool's stream. Raises CaptureFailed, or what a first
-        call raises.
+        runs. first: False where the same steps have run on the pool's stream, or make nothing for it. Raises
+        CaptureFailed, or what a first call raises.
         """
         import torch
 

@@ -70,23 +70,24 @@ def timed_block(
 
 def host_time(call: Callable[[], Any], times: int = 2) -> float:
     """Microseconds until a call returns that only fills the queue: the least of a few, after one that is not
-    counted; of one, where a call keeps the device busy for long. The queue holds them all: the device is waited for
-    before and after.
+    counted; of that one, where a call keeps the device busy for long. The queue holds them all: the device is waited
+    for before and after.
     """
     import torch
 
     torch.cuda.synchronize()
     begun = time.perf_counter()
     call()
+    found = [time.perf_counter() - begun]
     torch.cuda.synchronize()
-    long = (time.perf_counter() - begun) * 1e3 > LONG_CALL_MS
-    found = []
-    for _ in range(1 if long else times):
-        begun = time.perf_counter()
-        call()
-        found.append((time.perf_counter() - begun) * 1e6)
-    torch.cuda.synchronize()
-    return min(found)
+    if (time.perf_counter() - begun) * 1e3 <= LONG_CALL_MS:
+        found = []
+        for _ in range(times):
+            begun = time.perf_counter()
+            call()
+            found.append(time.perf_counter() - begun)
+        torch.cuda.synchronize()
+    return min(found) * 1e6
 
 
 class StepTimes:

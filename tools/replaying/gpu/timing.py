@@ -25,7 +25,7 @@ from kernelwright.tools.replaying.gpu.persistent_memory import (
     poison_free,
 )
 from kernelwright.tools.replaying.gpu.stopwatch import StepTimes, flush_l2_cache, host_time, idle_device, timed_block
-from kernelwright.tools.tracing.trace import Launch, Operator, Step, Traced
+from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Traced, all_steps
 
 MAX_REPORTED_LAUNCHES = 256
 """Rows of the table of launches."""
@@ -121,9 +121,11 @@ class TimedTrace:
         kept.note_changes()
         give_back_unused()
         pool, why = (Pool() if message.get("graphs", True) else None), ""
+        libraries = any(_has_work(step) for step in all_steps(self._steps) if not isinstance(step, Launch))
         try:
             for inputs in timed:
-                self._calls.append(_Call(self._run, inputs, self._choices, pool, kept, first=not self._calls))
+                first = libraries and not self._calls
+                self._calls.append(_Call(self._run, inputs, self._choices, pool, kept, first=first))
         except CaptureFailed as error:
             self._release()
             pool, why = None, str(error)
@@ -158,7 +160,12 @@ class TimedTrace:
     def _clock_launches(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
         """Milliseconds of every launch of a call, and of every operator that has work for the device, each by
         itself and in order: the median over `calls` calls, after one more that is not counted where they are several.
+        Where there is but one, it is the call: `call_ms`, which no call is made for.
         """
+        working = [step for step in self._steps if isinstance(step, Choice) or _has_work(step)]
+        if len(working) == 1 and isinstance(working[0], Launch):
+            rows = [self._row(working[0], float(message["call_ms"]))]
+            return {"launches": rows, "total_ms": rows[0]["ms"]}
         call, calls = self._calls[int(message.get("index", 0))], int(message.get("calls", 3))
         uncounted = int(calls > 1)
         found: list[list[tuple[Any, float]]] = []
@@ -169,11 +176,12 @@ class TimedTrace:
             found.append(times.told())
         rows = []
         for same in zip(*found[uncounted:], strict=True):
-            step = same[0][0]
-            name, grid = self._label(step)
-            ms = statistics.median(ms for _, ms in same)
-            rows.append({"name": name, "grid": list(grid), "launch": isinstance(step, Launch), "ms": ms})
+            rows.append(self._row(same[0][0], statistics.median(ms for _, ms in same)))
         return {"launches": rows[:MAX_REPORTED_LAUNCHES], "total_ms": sum(float(row["ms"]) for row in rows)}
+
+    def _row(self, step: Any, ms: float) -> dict[str, Any]:
+        name, grid = self._label(step)
+        return {"name": name, "grid": list(grid), "launch": isinstance(step, Launch), "ms": ms}
 
     def _clock_close(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
         """Frees the graphs and what they hold, and gives memory back to the device where that is much of it."""
@@ -241,7 +249,7 @@ class _Call:
         *,
         first: bool = True,
     ) -> None:
-        """first: whether these steps have not run on the pool's stream."""
+        """first: whether torch's libraries make something for the pool's stream when these steps first run there."""
         self._run, self.inputs, self._choices, self.kept = run, inputs, choices, kept
         self._pooled = pool is not None
         self._allocated: list[tuple[int, int]] = []
