@@ -155,7 +155,7 @@ def test_every_unusual_launch_is_what_the_text_compiles_to(
 def assert_the_same_code(candidate: Path, zygote: Zygote, compiler: Compiler, target: str, real: Any) -> None:
     """real: what the JIT made of it, or the traceback of what went wrong."""
     source = candidate.read_text()
-    spec = input_spec(Problem(name=candidate.stem, source=problem_of(candidate).read_text()))
+    spec = input_spec(Problem(name=candidate.stem, source=problem_of(candidate).read_text()), as_it_is=True)
     found = trace_candidate(zygote, source, target, [SizeRequest(spec=spec)])
     traced = found.traced
     made = compiler.compile(traced, list(traced.kernels), target, source=source, seconds=200, texts=("ptx",))

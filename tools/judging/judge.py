@@ -175,15 +175,15 @@ class Judge:
         or is random and its numbers differ from the candidate's.
         """
 
-        def make_room(*, anew: bool = False) -> None:
+        def before_base(*, anew: bool = False) -> None:
             self._synchronize()
             take_whole()
             if self.room is not None:
-                self.room.make_for(base.problem, anew=anew)
+                self.room.ask_others_for(base.problem, anew=anew)
 
         return self._retried_with_memory(
-            base.problem, lambda: self._once(candidate, base, others, seed, rules, binaries, progress, make_room),
-            before_retry=take_whole,
+            base.problem, lambda: self._once(candidate, base, others, seed, rules, binaries, progress, before_base),
+            before_retry=lambda: before_base(anew=True),
         )  # fmt: skip
 
     def _retried_with_memory(
@@ -197,16 +197,18 @@ class Judge:
         """
         with self._on_own_device():
             try:
+                if self.room is not None:
+                    self.room.make_for(problem)
                 return attempt()
             except Exception as error:
                 clear_traceback(error)
                 if not (out_of_memory(error) or also(error)):
                     raise
             self.forget()
-            before_retry()
             try:
                 if self.room is not None:
                     self.room.make_for(problem, anew=True)
+                before_retry()
                 return attempt()
             except Exception as error:
                 clear_traceback(error)
@@ -216,9 +218,9 @@ class Judge:
 
     def _once(
         self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules,
-        binaries: Any, progress: Callable[[str], None], make_room: Callable[..., None],
+        binaries: Any, progress: Callable[[str], None], before_base: Callable[..., None],
     ) -> JudgeFindings:  # fmt: skip
-        verdict = Verdict(self, candidate, seed, rules, binaries, progress, make_room)
+        verdict = Verdict(self, candidate, seed, rules, binaries, progress, before_base)
         try:
             failure = verdict.run(base, others)
             if (
@@ -229,7 +231,8 @@ class Judge:
             ):
                 del verdict  # it holds the problem's model
                 self.forget()
-                make_room(anew=True)
+                self.room.make_for(base.problem, anew=True)
+                before_base(anew=True)
                 verdict = Verdict(self, candidate, seed, rules, binaries, progress)
                 failure = verdict.run(base, others)
         finally:
@@ -251,8 +254,9 @@ class Judge:
         profiler = self.profiler
 
         def profiled() -> tuple[ProfileResult, OwnWork | None]:
+            if self.room is not None:  # the buffers of its checks wait to be used again, and the clock needs others
+                self.room.make_for(base.problem, anew=True)
             try:
-                self._make_room_for(base.problem)
                 return profiler.profile(self, candidate, base, seed, rule, work, binaries, resources, alone)
             finally:
                 self._release()
@@ -274,7 +278,6 @@ class Judge:
         self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
     ) -> TrialTimes:
         try:
-            self._make_room_for(base.problem)
             return time_trial(self, candidate, base, seed, binaries, calls)
         finally:
             self._release()
@@ -303,10 +306,6 @@ class Judge:
         import torch
 
         return torch.cuda.device(self.device)
-
-    def _make_room_for(self, problem: Problem) -> None:
-        if self.room is not None:
-            self.room.make_for(problem)
 
     def _release(self) -> None:
         """What was handed out to a candidate is kept for the next one, or given back where it is much."""

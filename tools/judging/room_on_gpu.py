@@ -39,8 +39,10 @@ class RoomOnGpu:
         self._unmap, self._gpu, self._sharers = unmap, gpu, sharers
         self._parts = KEPT_MEMORY_DIVISOR if sharers == 1 else 2 * KEPT_MEMORY_DIVISOR
         """Others need room too, for problems of which one alone fills half of the memory."""
-        self._made_for = ""
-        """The hash of the problem that room was made for last: what is held is its own since, and it fitted."""
+        self._made_for = self._asked_for = ""
+        """The hash of the problem that room was made for last, here and by the other judges: what is held is its own
+        since, and it fitted.
+        """
 
     def trim(self) -> None:
         """What waits to be used again is given back where it is much, and not much is free.
@@ -71,8 +73,7 @@ class RoomOnGpu:
         if problem.hash == self._made_for and not anew:
             return
         self._made_for = problem.hash
-        spec = input_spec(problem, as_it_is=True)
-        needed = COPIES_OF_A_CALL * (spec.bytes + spec.output_bytes)
+        needed = _needed(problem)
         if needed <= self.memory.total() // LARGE_DRAW_DIVISOR or needed <= self.memory.free():
             return
         self._unmap()
@@ -80,18 +81,24 @@ class RoomOnGpu:
         while needed > self.memory.free() and (self._drop_timed(problem) or self.kept.drop_oldest(problem.name)):
             pass
         self.memory.give_back_unused()
-        if needed > self.memory.free() and self._sharers > 1 and self._gpu is not None:
-            self._ask_others(problem, self._gpu, needed)
 
-    def _ask_others(self, problem: Problem, gpu: Gpu, needed: int) -> None:
-        """Asks the other judges of this GPU for memory, unless they may be at work beside this problem."""
-        if not fits_beside_others(problem, gpu):
+    def ask_others_for(self, problem: Problem, *, anew: bool = False) -> None:
+        """Where what was made here is not enough, the other judges of this GPU are asked for memory, unless they may be
+        at work beside this problem. anew: as for `make_for`.
+        """
+        if problem.hash == self._asked_for and not anew:
+            return
+        self._asked_for, gpu = problem.hash, self._gpu
+        needed = _needed(problem)
+        if needed <= self.memory.total() // LARGE_DRAW_DIVISOR or needed <= self.memory.free():
+            return
+        if self._sharers > 1 and gpu is not None and not fits_beside_others(problem, gpu):
             wait_for_memory(gpu.uuid, needed, self._sharers - 1)
 
     def give(self, needed: int) -> None:
         """Lets go of what is kept until so many bytes of the GPU are free, of what was used last, too."""
         if needed > self.memory.free_for_all():
-            self._made_for = ""
+            self._made_for = self._asked_for = ""
             self._unmap()
             self._buffers.trim()
             while needed > self.memory.free() and (self._drop_timed() or self.kept.drop_oldest(last_too=True)):
@@ -106,3 +113,8 @@ class RoomOnGpu:
         """Whether a candidate found no memory where much is kept here."""
         kept = self.memory.reserved() + self._buffers.waiting
         return kept > self.memory.total() // LARGE_DRAW_DIVISOR
+
+
+def _needed(problem: Problem) -> int:
+    spec = input_spec(problem, as_it_is=True)
+    return COPIES_OF_A_CALL * (spec.bytes + spec.output_bytes)

@@ -126,14 +126,9 @@ def on_a_small_gpu(zygote, monkeypatch, layers: float) -> Judge:
 
 
 def asked(judge: Judge, number: int, seed: int = 7 << 16):
-    """What the base size of a verdict on this problem begins with."""
+    """What a verdict on this problem begins with."""
     one = problem(number)
-
-    def attempt():
-        judge._make_room_for(one)
-        return judge.expected(one, seed, Draw.OWN, 0)
-
-    return judge._retried_with_memory(one, attempt)
+    return judge._retried_with_memory(one, lambda: judge.expected(one, seed, Draw.OWN, 0))
 
 
 def is_kept(judge: Judge, number: int) -> bool:
