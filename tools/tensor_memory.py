@@ -1,8 +1,24 @@
-"""Where the elements of a tensor lie."""
+"""Where the elements of a tensor lie, and errors that say that there is no room for them."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+_NO_MEMORY = re.compile(
+    r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|CU[A-Z]+_STATUS_ALLOC_FAILED|CUDA error: out of memory"
+)
+"""What torch has no class for: its allocator on a CPU, and libraries that allocate by themselves on a GPU."""
+
+
+def found_no_memory(error: BaseException) -> bool:
+    """Whether an error of torch, or of a library that it calls, says that there is no memory left."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    try:
+        return isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error)))
+    except Exception:  # an exception of a candidate's whose text cannot be read
+        return False
 
 
 def has_memory(value: Any) -> bool:

@@ -30,6 +30,7 @@ from kernelwright.tools.references.magnitudes import (
 from kernelwright.tools.references.operators import sort_again, sorted_inputs
 from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
 from kernelwright.tools.report import InfrastructureError
+from kernelwright.tools.tensor_memory import found_no_memory
 
 EXACT_SECONDS = 3.0
 """A float64 run that takes longer is made once; other draws carry its tolerance."""
@@ -61,9 +62,7 @@ def clear_traceback(error: BaseException) -> None:
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that a GPU is out of memory, whichever library raised it."""
-    import torch
-
-    return isinstance(error, DoesNotFit | CudaOutOfMemory | torch.cuda.OutOfMemoryError)
+    return isinstance(error, DoesNotFit | CudaOutOfMemory) or found_no_memory(error)
 
 
 @dataclass

@@ -4,7 +4,6 @@ candidate's own text.
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +12,8 @@ from typing import Any
 from kernelwright.tools.compiling.text.kernel_text import FILE, place
 from kernelwright.tools.replaying.interpreter.guarded_memory import OutOfBounds
 from kernelwright.tools.report import Failed, Failure, Fault, SourceLine, clean_text
+from kernelwright.tools.tensor_memory import found_no_memory
 from kernelwright.tools.tracing.trace import Function, Launch, Operator, Step
-
-_NO_MEMORY = re.compile(r"DefaultCPUAllocator: (?:can't allocate|not enough) memory")
-"""torch has no class for it on a CPU."""
 
 
 def failure_of(error: BaseException, step: Step | None, functions: Mapping[str, Function], folder: Path) -> Failure:
@@ -53,13 +50,7 @@ def _step_prefix(step: Step | None) -> str:
 def _fault(error: BaseException) -> Fault:
     if isinstance(error, ValueError | TypeError | AssertionError) and _comes_from_the_language(error):
         return Fault.COMPILE
-    if (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or _NO_MEMORY.search(_message_of(error))
-    ):
-        return Fault.MEMORY
-    return Fault.RUNTIME
+    return Fault.MEMORY if found_no_memory(error) else Fault.RUNTIME
 
 
 def _comes_from_the_language(error: BaseException) -> bool:

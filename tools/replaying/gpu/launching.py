@@ -21,6 +21,7 @@ from kernelwright.tools.replaying.gpu.cuda_kernels import (
     Shape,
 )
 from kernelwright.tools.replaying.gpu.kernel_arguments import ArgumentError, Parameters, flags_of_descriptor
+from kernelwright.tools.tensor_memory import found_no_memory
 
 MAX_WARPS, MAX_CTAS = 32, 16
 MAX_SCRATCH_BYTES = 4 << 30
@@ -245,17 +246,15 @@ def synchronize(what: str = "a kernel") -> None:
 def failure_of(error: BaseException) -> tuple[Failure, bool]:
     """Any exception that came while steps ran on a GPU: the failure that it is, and whether the context is dead.
 
-    The driver is asked; no text is read.
+    The driver is asked; a text is read only where a library found no memory.
     """
-    import torch
-
     if isinstance(error, DeviceDied):
         return error.failure, True
     if code := cuda_kernels.device_error():
         return DeviceDied(code).failure, True
     if isinstance(error, Failed):
         return error.failure, False
-    fault = Fault.MEMORY if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) else Fault.RUNTIME
+    fault = Fault.MEMORY if found_no_memory(error) else Fault.RUNTIME
     told = str(error).strip().splitlines() or [type(error).__name__]
     return Failure(fault=fault, message=clean_text(told[0], 300)), False
 
