@@ -17,6 +17,7 @@ from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.author_sizes import author_sizes
 from kernelwright.tools.sizing.numbers_in_text import compared_in, divisors_in, numbers_in, powers_in, thresholds_in
+from kernelwright.tools.sizing.scaled_down import scaled_down
 from kernelwright.tools.sizing.size_draws import CPU_BUDGET, GPU_BUDGET, Budget, DrawnSize, draw_sizes, sizes_that_reach
 from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.sizing.small_sizes import shrink
@@ -134,6 +135,7 @@ def _drawn(problem: Problem, source: str, base: dict[str, int], on_cpu: bool, se
     thin = _some_of(thin, rng, THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES)
     more = [
         *(thin if on_cpu else ()),
+        *(scaled_down(problem, small) if on_cpu and count >= FEW_SIZES else ()),
         *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
         *(s for n in powers_in(source) for s in _just_beyond(problem, small, n + n // 2, budget)[:1]),
         *(s for n in divisors_in(source) for s in _multiples(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
