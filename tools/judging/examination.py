@@ -230,6 +230,9 @@ class Examination:
             self._distribution(draw, number, self._checks.calls.has_weights, numbers, at)
 
     def _own_work_elsewhere(self) -> None:
+        drawn, census = self._checks.watched_draw, own_work.census_of(self._checks.trace, self._candidate.traced)
+        if not census.launches and drawn is not None and gives_back_inputs(drawn):
+            return  # a shortcut, as for a roll by a whole row: there is nothing to be done
         kept = self._evidence.work
         try:
             self._own_work(needed=kept.needed if kept else None)
