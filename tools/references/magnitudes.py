@@ -40,19 +40,33 @@ def holds_zeros(tensor: Any) -> bool:
     return int((tensor == 0).sum()) > tensor.numel() // ELEMENTS_FOR_A_CHANCE_ZERO
 
 
+def says_things_twice(tensor: Any) -> bool:
+    """Whether a tensor of two dimensions or more is its own transpose, or the second half of each row, or every second
+    number, is as the one before: a candidate may read one of the two (tables of rotary embeddings are made so).
+    """
+    import torch
+
+    if tensor.shape[-1] == tensor.shape[-2] and torch.equal(tensor, tensor.mT):
+        return True
+    half = tensor.shape[-1] // 2
+    if tensor.shape[-1] % 2 or not half:
+        return False
+    halves = torch.equal(tensor[..., :half], tensor[..., half:])
+    return halves or torch.equal(tensor[..., ::2], tensor[..., 1::2])
+
+
 def let_one_stand_out(tensors: Iterable[Any]) -> None:
     """Makes one number in each row of floating tensors large, in place: the last in every second row, one that the
     row's own numbers tell in the others.
 
-    Not in a tensor that holds zeros or is its own transpose, which may be how a problem says what counts.
+    Not in a tensor that holds zeros, which may be how a problem says what counts, nor in one that says things twice.
     """
     import torch
 
     for tensor in tensors:
         if tensor.dim() < 2 or tensor.shape[-1] < MIN_COLUMNS_TO_STAND_OUT or not tensor.is_contiguous():
             continue
-        square = tensor.shape[-1] == tensor.shape[-2] and torch.equal(tensor, tensor.mT)
-        if square or tensor.itemsize == 1 or holds_zeros(tensor):
+        if tensor.itemsize == 1 or holds_zeros(tensor) or says_things_twice(tensor):
             continue
         rows, columns = tensor.view(-1, tensor.shape[-1]), tensor.shape[-1]
         told = (rows[:, 0].double().abs() * 1e5).to(torch.int64) % columns

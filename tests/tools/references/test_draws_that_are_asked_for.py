@@ -96,6 +96,14 @@ def test_nothing_stands_out_of_a_matrix_that_says_what_counts() -> None:
     assert torch.equal(symmetric, held[1])
 
 
+def test_rows_that_say_each_number_twice_are_left_alone():
+    halves, pairs = torch.randn(3, 32).repeat(1, 2), torch.randn(3, 32).repeat_interleave(2, -1)
+    before = halves.clone(), pairs.clone()
+    apply_draw(Draw.LONELY, [halves, pairs])
+    assert torch.equal(halves, before[0])
+    assert torch.equal(pairs, before[1])
+
+
 def test_every_third_row_of_negative_numbers_lies_below_minus_a_thousand() -> None:
     x = torch.randn(9, 64)
     apply_draw(Draw.NEGATIVE, [x])
