@@ -113,7 +113,7 @@ class _Chosen(NamedTuple):
     every: list[DrawnSize]
     """All of them, the author's first."""
     broad: Sequence[DrawnSize]
-    """Those that are large in two dimensions at once, or in all."""
+    """Those that are large in two dimensions at once, or in all, and one that is like the problem's own."""
     notes: tuple[str, ...]
 
 
@@ -135,7 +135,6 @@ def _drawn(problem: Problem, source: str, base: dict[str, int], on_cpu: bool, se
     thin = _some_of(thin, rng, THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES)
     more = [
         *(thin if on_cpu else ()),
-        *(scaled_down(problem, small) if on_cpu and count >= FEW_SIZES else ()),
         *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
         *(s for n in powers_in(source) for s in _just_beyond(problem, small, n + n // 2, budget)[:1]),
         *(s for n in divisors_in(source) for s in _multiples(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
@@ -143,8 +142,10 @@ def _drawn(problem: Problem, source: str, base: dict[str, int], on_cpu: bool, se
     ]
     own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
     broad: tuple[DrawnSize, ...] = ()
+    like_own: tuple[DrawnSize, ...] = ()
     if on_cpu and count >= FEW_SIZES:  # beside all others
         broad = _broad(problem, small, seed >> 16) or two_large_extents(problem, small, seed)
+        like_own = scaled_down(problem, small)
     late = [] if on_cpu else [d for d in thin if d.sizes not in [o.sizes for o in own.sizes]]
     wanted = max(0, count - len(own.sizes) - len(late))
     pool = (
@@ -157,6 +158,7 @@ def _drawn(problem: Problem, source: str, base: dict[str, int], on_cpu: bool, se
     more_of_them = max(MIN_OTHERS_OF_POOL, wanted - len(first) - len(broad) // 2)
     chosen = [*first, *random.Random(seed).sample(rest, min(len(rest), wanted - len(first), more_of_them))]
     chosen += [d for d in late if d.sizes not in [o.sizes for o in chosen]]
+    broad = (*broad, *like_own)
     found = [*own.sizes, *chosen, *(d for d in broad if d.sizes not in [o.sizes for o in (*own.sizes, *chosen)])]
     return _Chosen(must, found, broad, own.notes if len(found) < count else ())
 

@@ -111,7 +111,9 @@ def test_settled_is_when_nothing_is_left_of_the_processes_that_were_killed_and_t
     with zygote.start(PROBE, {"code": code}) as killed:
         killed.receive(60)
         scratch = str(killed.scratch)
-        living = [p for p in os.listdir("/proc") if p.isdigit() and _cwd(p).startswith(scratch)]
+        until, living = time.monotonic() + 60.0, list[str]()
+        while len(living) < 40 and time.monotonic() < until:  # on a busy machine one look misses some
+            living = [p for p in os.listdir("/proc") if p.isdigit() and _cwd(p).startswith(scratch)]
         assert len(living) >= 40
     with zygote.start(PROBE, {"code": "result = 2"}) as other:
         zygote.settle()
