@@ -256,6 +256,7 @@ class Judge:
         def profiled() -> tuple[ProfileResult, OwnWork | None]:
             if self.room is not None:  # the buffers of its checks wait to be used again, and the clock needs others
                 self.room.make_for(base.problem, anew=True)
+                self.room.ask_others_for(base.problem)
             try:
                 return profiler.profile(self, candidate, base, seed, rule, work, binaries, resources, alone)
             finally:
@@ -278,6 +279,8 @@ class Judge:
         self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
     ) -> TrialTimes:
         try:
+            if self.room is not None:
+                self.room.ask_others_for(base.problem)
             return time_trial(self, candidate, base, seed, binaries, calls)
         finally:
             self._release()

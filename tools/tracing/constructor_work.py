@@ -72,7 +72,7 @@ def operator_named(op: str) -> Any | None:
 
 
 class Places:
-    """Which tensors of a set-up lie in one place, and which lie within what the judge loads."""
+    """Which tensors of a trace's steps lie in one place, and which lie within what the judge loads."""
 
     def __init__(self, setup: Iterable[Step], loaded: Collection[int]) -> None:
         self._parent: dict[int, int] = {}
