@@ -77,7 +77,7 @@ def draw(asked: argparse.Namespace) -> None:
     from kernelwright.policies.base import Request, Sampling
     from kernelwright.policies.open_policy import open_policy
     from kernelwright.store.models import Action
-    from kernelwright.tools.source import extract_code
+    from kernelwright.tools.markdown.fenced_code import extract_code
 
     path, policy, started = asked.work / "drafts.json", open_policy(asked.policy), time.monotonic()
     told = {"policy": policy.name, "samples": asked.samples, "temperature": asked.temperature, "seed": asked.seed}

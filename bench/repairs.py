@@ -46,7 +46,7 @@ def repairs(folder: Path, count: int) -> list[Any]:
 def answered(asked: argparse.Namespace, prompts: list[str]) -> list[str]:
     from kernelwright.policies.base import Message, Request, Role, Sampling
     from kernelwright.policies.open_policy import open_policy
-    from kernelwright.tools.source import extract_code
+    from kernelwright.tools.markdown.fenced_code import extract_code
 
     sampling = Sampling(temperature=asked.temperature, seed=0, max_tokens=1024)
     requests = [Request(messages=(Message(role=Role.USER, content=prompt),), sampling=sampling) for prompt in prompts]

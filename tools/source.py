@@ -11,53 +11,24 @@ import re
 import tokenize
 from collections.abc import Iterator
 
+from kernelwright.tools.markdown.fenced_code import ENTRY_POINT
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.problem import source_hash
 from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 
-ENTRY_POINT = "ModelNew"
 MAX_SOURCE_CHARACTERS = 512 * 1024
 """Characters of a candidate that are read."""
 
-_BLOCK = re.compile(
-    r"^[ \t]*(?:```|~~~)[ \t]*([\w+.-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```|~~~)[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
-)
-_PYTHON = {"python", "py", "python3", "triton"}
 MAX_WORD_CHARACTERS = 200
 """Characters of a name or a number that are looked at."""
 _NO_CODE = frozenset(
     {tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
     | {kind for name in ("FSTRING_MIDDLE",) if (kind := getattr(tokenize, name, None)) is not None}
 )
-_ANSWER = re.compile(r"</think(?:ing)?>")
 _CODE_LINE = re.compile(
     r"^\s*(?:import \w|from [\w.]+ import|def \w+\s*\(|class \w+\s*[(:]|@\w|\w+ ?= ?\S|\w+(?:\.\w+)*\()", re.MULTILINE
 )
 """What does not parse is broken code where a line looks like this, and prose where none does."""
-
-
-def extract_code(text: str) -> str:
-    """The Python in a model's reply, or the text itself where it is a file already; empty where there is none.
-
-    Of several fenced blocks the last that defines ModelNew counts, else the longest that is marked as Python, else the
-    longest that parses. What a model thought before `</think>` does not count.
-    """
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    answer = _ANSWER.split(text)[-1]
-    blocks = [(m[1].lower(), m[2]) for m in _BLOCK.finditer(answer)]
-    if not blocks or _is_module(answer):
-        return answer.strip() + "\n" if _looks_like_code(answer) else ""
-    python = [body for language, body in blocks if language in _PYTHON]
-    entry = [
-        body
-        for body in python or [body for _, body in blocks]
-        if re.search(rf"^class {ENTRY_POINT}\b", body, re.MULTILINE)
-    ]
-    if entry:
-        return entry[-1]
-    if python:
-        return max(python, key=len)
-    return max((body for language, body in blocks if not language and _is_module(body)), key=len, default="")
 
 
 def read_source(text: str, allow_import: tuple[str, ...] = ()) -> Failure | None:
@@ -111,19 +82,6 @@ def kernels(text: str) -> tuple[str, ...]:
 def candidate_hash(text: str) -> str:
     """SHA-256 over the syntax tree: layout, comments and docstrings do not change it. Hex, 64."""
     return source_hash(text)
-
-
-def _is_module(text: str) -> bool:
-    try:
-        return bool(parse_module(text).body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-
-
-def _looks_like_code(text: str) -> bool:
-    """A file that does not parse is still code (its syntax error is the verdict); prose is not."""
-    marks = re.findall(r"^\s*(?:import \w|from [\w.]+ import|def \w+\s*\(|class \w+|@triton|@tl\.)", text, re.MULTILINE)
-    return len(marks) >= 1 and (len(marks) > 1 or _is_module(text))
 
 
 def _syntax_failure(error: SyntaxError) -> Failure:

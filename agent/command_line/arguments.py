@@ -12,6 +12,7 @@ from kernelwright.errors import InputError
 from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.hardware.peaks import PEAKS, Peak, peak_of
 from kernelwright.tools.hardware.targets import DEFAULT_TARGET, TARGETS, parse_target
+from kernelwright.tools.markdown.fenced_code import extract_code
 
 if TYPE_CHECKING:
     from kernelwright.agent.loop.search import SearchKind
@@ -22,7 +23,7 @@ MAX_CANDIDATE_BYTES = 2 * 2**20
 
 
 def read_candidate(path: Path) -> str:
-    """Returns the text of a candidate's file."""
+    """Returns the text of a candidate's file; of a Markdown file or a saved reply, the program in its blocks."""
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a Python file with `class ModelNew`")
     try:
@@ -42,7 +43,9 @@ def read_candidate(path: Path) -> str:
         raise InputError(f"{path} is not text in UTF-8: give a Python file with `class ModelNew`") from None
     if "\0" in text:
         raise InputError(f"{path} is not Python: it holds null bytes")
-    return text
+    if path.suffix == ".py":
+        return text  # line for line, also where it does not parse
+    return extract_code(text) or text
 
 
 def named_database(db: str | None, argument: str | None) -> str | None:

@@ -13,8 +13,8 @@ from kernelwright.agent.loop.target_facts import describe_target
 from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import Completion, FinishReason, Message, Policy, PromptForm, Request, Role
 from kernelwright.store.models import Action
+from kernelwright.tools.markdown.fenced_code import extract_code
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.source import extract_code
 
 
 class QuestionWriter:

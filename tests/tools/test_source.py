@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.tools.markdown.fenced_code import extract_code
 from kernelwright.tools.report import Fault
-from kernelwright.tools.source import advice, candidate_hash, extract_code, kernels, read_source
+from kernelwright.tools.source import advice, candidate_hash, kernels, read_source
 
 ROOT = Path(__file__).parents[2]
 GOOD = """import torch

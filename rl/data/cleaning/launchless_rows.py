@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.rl.data.rows import Kind, Row
+from kernelwright.tools.markdown.fenced_code import extract_code
 from kernelwright.tools.parsing import parse_module
-from kernelwright.tools.source import MAX_SOURCE_CHARACTERS, extract_code, kernels
+from kernelwright.tools.source import MAX_SOURCE_CHARACTERS, kernels
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator

@@ -5,7 +5,7 @@ from kernelwright.policies.base import Origin
 from kernelwright.policies.inductor.draft import Draft
 from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.policies.scripted import ScriptedPolicy
-from kernelwright.tools.source import extract_code
+from kernelwright.tools.markdown.fenced_code import extract_code
 
 
 def test_a_run_never_ends_with_less_than_the_draft_it_started_from(begin, store, right, wrong, does_not_compile):

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-FENCED = re.compile(r"```(?:[Pp]ython|py)?[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
-THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+from kernelwright_client.fenced_code import answer_of, extract_code
 
 
 def code_of(reply: str | Sequence[Mapping[str, Any]] | None) -> str:
-    """The last fenced block that defines `ModelNew`, else the last fenced block, else the reply as it is: what is no
-    code is for the judge to say.
+    """Returns the candidate's program in a reply, else the answer as it is: the judge says why it is no code.
 
     reply: a text, or the messages of a chat, of which the last one of the assistant counts.
     """
     text = text_of(reply)
-    answer = THOUGHT.sub("", text)
-    blocks = FENCED.findall(answer)
-    defining = [block for block in blocks if "ModelNew" in block]
-    return (defining or blocks or [answer])[-1].strip() + "\n"
+    return extract_code(text) or f"{answer_of(text).strip()}\n"
 
 
 def text_of(reply: str | Sequence[Mapping[str, Any]] | None) -> str:
-    """A reply's text: of a chat, what the assistant wrote last."""
+    """Returns a reply's text: of a chat, the last message of the assistant."""
     if reply is None:
         return ""
     if isinstance(reply, str):
         return reply
-    said = [message for message in reply if message.get("role") == "assistant"]
-    return content_of(said[-1].get("content")) if said else ""
+    answers = [message for message in reply if message.get("role") == "assistant"]
+    return content_of(answers[-1].get("content")) if answers else ""
 
 
 def content_of(content: Any) -> str:
-    """The text of a message's content: a text, or the text parts of a list."""
+    """Returns the text of a message's content: a text, or the text parts of a list."""
     if isinstance(content, str):
         return content
     return "".join(str(part.get("text", "")) for part in content or () if isinstance(part, Mapping))

@@ -105,7 +105,7 @@ def draft_tasks(policy: Policy, wanted: MistakesRequest, tasks: list[Task]) -> l
     from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.policies.base import Request, Sampling
     from kernelwright.store.models import Action
-    from kernelwright.tools.source import extract_code
+    from kernelwright.tools.markdown.fenced_code import extract_code
 
     prompts = Prompts(policy.prompt_form)
     sampling = Sampling(temperature=wanted.temperature, seed=wanted.seed, max_tokens=wanted.reply_tokens)

@@ -20,8 +20,9 @@ from kernelwright.rl.data.synth.engine.splits import HELD_OUT_FAMILIES, TRAINING
 from kernelwright.rl.data.synth.engine.tasks import tasks
 from kernelwright.rl.data.synth.engine.verifying import options, verify
 from kernelwright.store.models import Action
+from kernelwright.tools.markdown.fenced_code import extract_code
 from kernelwright.tools.problem import check_form
-from kernelwright.tools.source import extract_code, read_source
+from kernelwright.tools.source import read_source
 
 FEW = 150
 
