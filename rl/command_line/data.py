@@ -131,7 +131,12 @@ def mistakes(
 
 @app.command("import", cls=WrappingCommand)
 def import_(
-    form: Annotated[str, typer.Argument(help="csv, inductor, tree, kernelbook or jsonl.")],
+    form: Annotated[
+        str,
+        typer.Argument(
+            help="rows (Parquet, JSON Lines, JSON, CSV: chats, pairs, texts), inductor, tree or kernelbook."
+        ),
+    ],
     path: Annotated[Path, typer.Argument(help="The corpus's file or folder.")],
     out: Out,
     licence: Annotated[str, typer.Option(help="SPDX name of what carries no licence of its own.")] = "",

@@ -49,12 +49,17 @@ class RowOptions:
     """Options that select rows of the corpus, and the form of their prompts."""
 
     PANEL: ClassVar[str] = "Rows"
-    data: Annotated[Path, typer.Option(help="The corpus: a folder or file that rl data wrote.")]
-    form: Annotated[str | None, typer.Option(help="compact or chat.", show_default="compact for new:, else chat")] = (
-        None
-    )
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="The corpus: a folder that rl data wrote, or rows of others: Parquet, JSON Lines, JSON or CSV."
+        ),
+    ]
+    form: Annotated[
+        str | None, typer.Option(help="compact or chat.", show_default="the base's own; compact for new:")
+    ] = None
     kinds: Annotated[
-        str | None, typer.Option(help="Kinds of rows, with commas: draft,repair,fim,translate,instruct.")
+        str | None, typer.Option(help="Kinds of rows, with commas: draft,repair,fim,translate,instruct,text.")
     ] = None
     share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows to train on.")] = 1.0
     without_message: Annotated[bool, typer.Option("--without-message", help="Repairs without what the tools said.")] = (

@@ -34,7 +34,7 @@ def parse_target_name(text: str) -> str:
 
 
 def parse_corpus_format(text: str) -> CorpusFormat:
-    """Parses the format of a corpus: csv, inductor, tree, kernelbook or jsonl."""
+    """Parses the format of a corpus: rows (csv and jsonl are other names of it), inductor, tree or kernelbook."""
     from kernelwright.rl.data.importing.formats import CorpusFormat
 
     try:

@@ -8,18 +8,21 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from kernelwright.errors import InputError
+from kernelwright.policies.base import Message
 from kernelwright.tools.report import Value
 
 SHARD_ROWS = 4096
 """Rows of one file. A shard of long rows is some tens of MB in memory."""
 READ_ROWS = 512
-OPTIONAL_COLUMNS = frozenset({"assumed"})
+PARQUET_MAGIC = b"PAR1"
+OPTIONAL_COLUMNS = frozenset({"assumed", "messages"})
 """Columns that corpora of an earlier version lack."""
 
 
@@ -35,6 +38,9 @@ class Kind(StrEnum):
     TRANSLATE = "translate"
     """From CUDA, PyTorch or another source to Triton."""
     INSTRUCT = "instruct"
+    """A question or a conversation, and its answer."""
+    TEXT = "text"
+    """A text as it is, without a prompt."""
 
 
 class Split(StrEnum):
@@ -59,6 +65,8 @@ class Row(Value):
     """Exactly what the policy is shown."""
     completion: str = ""
     """Exactly what the policy has to say."""
+    messages: tuple[Message, ...] = ()
+    """The conversation that `prompt` is the text of; empty where it is one message of the user."""
     problem: str = ""
     """The name of the problem."""
     reference: str = ""
@@ -172,36 +180,74 @@ def read_rows(place: Path, columns: Sequence[str] | None = None) -> Iterator[Row
 
 
 def count_rows(place: Path) -> int:
-    """Read off the footers."""
+    """Counts the rows of a corpus by its footers. Raises InputError where there is none, or a file is damaged."""
+    count = 0
+    for path in shards(place):
+        with _parquet(path) as file:
+            count += file.metadata.num_rows
+    return count
+
+
+def is_corpus(place: Path) -> bool:
+    """Whether a folder or a file holds rows in the form that `rl data` writes. Reads footers only."""
+    paths = [place] if place.is_file() else sorted(place.glob("*.parquet")) if place.is_dir() else []
+    return bool(paths) and all(_has_row_columns(path) for path in paths)
+
+
+def _has_row_columns(path: Path) -> bool:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return sum(pq.ParquetFile(path).metadata.num_rows for path in shards(place))
+    with path.open("rb") as file:
+        if file.read(4) != PARQUET_MAGIC:
+            return False
+    try:
+        names = set(pq.ParquetFile(path).schema_arrow.names)
+    except (pa.ArrowException, OSError):
+        return False
+    return set(Row.model_fields) - OPTIONAL_COLUMNS <= names
 
 
-def _read(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
+@contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
+    """Opens a parquet file. Raises InputError where it, or what is read of it, is damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path)
+        yield pq.ParquetFile(path)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{path} is not a readable parquet file: {str(error).splitlines()[0]} "
+            "(`rl data import rows FILE --out CORPUS` makes a corpus of JSON Lines, CSV and other forms)"
+        ) from error
+
+
+def _read(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
+    with _parquet(path) as file:
         there = set(file.schema_arrow.names)
         missing = set(columns or Row.model_fields) - there - OPTIONAL_COLUMNS
         if missing:
-            raise InputError(f"{path} has no column {', '.join(sorted(missing))}: make it with `rl data import` first")
+            raise InputError(
+                f"{path} has no column {', '.join(sorted(missing))}: make a corpus of it with "
+                "`rl data import rows FILE --out CORPUS` first"
+            )
         wanted = [name for name in columns or Row.model_fields if name in there]
         for batch in file.iter_batches(READ_ROWS, columns=wanted):
             yield from (_row(cells) for cells in batch.to_pylist())
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is not a readable parquet file: {str(error).splitlines()[0]}") from error
 
 
 def _row(cells: dict[str, Any]) -> Row:
     if "compile" in cells:
         cells["compile"] = dict(cells["compile"] or ())
+    if "messages" in cells:
+        cells["messages"] = cells["messages"] or ()
     return Row(**cells)
 
 
 def _cell(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [message.model_dump(mode="json") for message in value]
     return list(value.items()) if isinstance(value, dict) else value
 
 
@@ -209,7 +255,11 @@ def schema() -> Any:
     """The pyarrow schema of a shard."""
     import pyarrow as pa
 
-    special = {"depth": pa.int32(), "correct": pa.bool_(), "compile": pa.map_(pa.string(), pa.bool_())}
+    message = pa.struct([("role", pa.string()), ("content", pa.string())])
+    special = {
+        "depth": pa.int32(), "correct": pa.bool_(), "compile": pa.map_(pa.string(), pa.bool_()),
+        "messages": pa.list_(message),
+    }  # fmt: skip
     return pa.schema([(name, special.get(name, pa.string())) for name in Row.model_fields])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
+from kernelwright.rl.data.importing.examples import as_corpus
 from kernelwright.rl.data.rows import Split, read_rows
 
 if TYPE_CHECKING:
@@ -120,6 +122,8 @@ def measure_tokenizer(tokenizer: Any, texts: Sequence[str]) -> TokenizerFigures:
 
 TEXT_ROWS = 20_000
 """Number of rows from which a tokenizer is trained: more rows change no merge that matters."""
+MEASURED_ROWS = 2_000
+"""Number of completions on which a tokenizer is measured."""
 
 
 def training_texts(data: Path, rows: int = TEXT_ROWS) -> Iterator[str]:
@@ -142,7 +146,10 @@ def make_tokenizer(data: Path, out: Path, size: int, longest: int) -> TokenizerF
     """`rl tokenizer`: writes the folder whole or not at all, and measures it over completions. Raises InputError."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists already: choose another --out, or move it away")
-    tokenizer = train_tokenizer(training_texts(data), size, longest)
+    with tempfile.TemporaryDirectory() as scratch:
+        corpus = as_corpus(data, Path(scratch) / "rows", lambda _: None)
+        tokenizer = train_tokenizer(training_texts(corpus), size, longest)
+        completions = [row.completion for row in islice(read_rows(corpus, ("completion",)), MEASURED_ROWS)]
     partial = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         save_tokenizer(tokenizer, partial)
@@ -151,7 +158,6 @@ def make_tokenizer(data: Path, out: Path, size: int, longest: int) -> TokenizerF
         partial.rename(out)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    completions = [row.completion for row in islice(read_rows(data, ("completion",)), 2000)]
     return measure_tokenizer(tokenizer, completions)
 
 

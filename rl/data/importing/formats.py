@@ -10,8 +10,10 @@ from kernelwright.tools.report import Value
 class CorpusFormat(StrEnum):
     """A form in which a corpus can be imported."""
 
+    ROWS = "rows"
+    """Examples in Parquet, Arrow, JSON Lines, JSON or CSV; container and fields are recognised by content."""
     CSV = "csv"
-    """A folder with fim_sft.csv and cu2triton_sft.csv, or one of them: columns prompt and completion."""
+    """Another name of `rows`."""
     INDUCTOR = "inductor"
     """A torch_compile_debug folder."""
     TREE = "tree"
@@ -19,7 +21,7 @@ class CorpusFormat(StrEnum):
     KERNELBOOK = "kernelbook"
     """Parquet files with the columns python_code and triton_code."""
     JSONL = "jsonl"
-    """One JSON object a line, with instruction and output."""
+    """Another name of `rows`."""
 
 
 class ImportOptions(Value):

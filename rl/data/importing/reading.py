@@ -12,18 +12,19 @@ from pathlib import Path
 
 from kernelwright.errors import InputError
 from kernelwright.rl.data.importing import inductor, kernelbook, tree
+from kernelwright.rl.data.importing.examples import read_examples, reasons_of
 from kernelwright.rl.data.importing.formats import CorpusFormat, ImportOptions, ImportResult
-from kernelwright.rl.data.importing.text_pairs import read_csv, read_jsonl
 from kernelwright.rl.data.rows import Row, count_rows, write_rows
 
 Reader = Callable[[Path, ImportOptions, dict[str, int]], Iterator[Row]]
 """Reads the corpus at a path; reasons for what gives no row are counted in the dictionary."""
 READERS: dict[CorpusFormat, Reader] = {
-    CorpusFormat.CSV: read_csv,
+    CorpusFormat.ROWS: read_examples,
+    CorpusFormat.CSV: read_examples,
     CorpusFormat.INDUCTOR: inductor.read,
     CorpusFormat.TREE: tree.read,
     CorpusFormat.KERNELBOOK: kernelbook.read,
-    CorpusFormat.JSONL: read_jsonl,
+    CorpusFormat.JSONL: read_examples,
 }
 
 
@@ -42,8 +43,7 @@ def import_corpus(form: CorpusFormat, path: Path, out: Path, options: ImportOpti
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         if not write_rows(partial, READERS[form](path, options, skipped)):
-            reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
-            raise InputError(f"{path} gave no rows as {form}: {reasons}")
+            raise InputError(f"{path} gave no rows as {form}: {reasons_of(skipped)}")
         rows = count_rows(partial)
         if out.exists():
             out.rmdir()

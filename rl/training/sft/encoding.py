@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jinja2 import TemplateError
+
 from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm, Value
@@ -121,7 +123,8 @@ def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
 def _ready(pair: PromptAndAnswer, prompt: list[int], answer: list[int], choice: RowSelection) -> EncodedRow:
     row, kind = pair.row, Kind.FIM if pair.again else pair.row.kind
     if len(prompt) + len(answer) + 1 > choice.longest:
-        return EncodedRow(row.id, kind, "left out: too long", again=pair.again)
+        reason = f"left out: longer than {choice.longest:,} tokens (--set max_length=N raises the limit)"
+        return EncodedRow(row.id, kind, reason, again=pair.again)
     return EncodedRow(row.id, kind, f"trained on: {kind}{_unjudged(row)}", prompt, answer, pair.again)
 
 
@@ -143,7 +146,7 @@ def gather_encoded_rows(
         counts["kept back for the loss" if kept_back else row.label] += times
     if not len(train):
         found = ", ".join(f"{name} {number}" for name, number in counts.items()) or "no rows"
-        raise InputError(f"nothing to train on ({found}): choose other --kinds, a larger --longest, or another --data")
+        raise InputError(f"nothing to train on ({found}): choose other --kinds, or another --data")
     return EncodedCorpus(train.tokens(), held.tokens(), dict(counts))
 
 
@@ -195,7 +198,7 @@ class _Writer:
             return [EncodedRow(row.id, row.kind, reason)]
         choice = self._choice
         found: list[PromptAndAnswer | EncodedRow] = [self._pair(row)]
-        if choice.fim and row.kind is not Kind.FIM and _share(row.id, "fim") < choice.fim:
+        if choice.fim and row.kind not in (Kind.FIM, Kind.TEXT) and _share(row.id, "fim") < choice.fim:
             found.append(_with_a_hole(row, choice.seed))
         return found
 
@@ -210,16 +213,21 @@ class _Writer:
         return "left out: --share" if choice.share < 1.0 and _share(row.id, "share") >= choice.share else None
 
     def _pair(self, row: Row) -> PromptAndAnswer | EncodedRow:
-        if row.kind is Kind.FIM:
+        if row.kind in (Kind.FIM, Kind.TEXT):
             return PromptAndAnswer(row, row.prompt, row.completion)
         try:
             messages, answer = self._asked(row)
         except ProblemError:
             return EncodedRow(row.id, row.kind, "left out: reference not Python")
-        text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        try:
+            text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        except TemplateError as error:
+            return EncodedRow(row.id, row.kind, f"left out: the chat template refuses it ({str(error)[:80]})")
         return PromptAndAnswer(row, str(text), answer)
 
     def _asked(self, row: Row) -> tuple[list[dict[str, str]], str]:
+        if row.messages:
+            return [message.model_dump(mode="json") for message in row.messages], row.completion
         prompt = without_message(row) if self._choice.without_message else row.prompt
         if self._choice.form is PromptForm.COMPACT or row.kind not in (Kind.DRAFT, Kind.REPAIR):
             return [{"role": "user", "content": prompt}], row.completion

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.errors import InputError
 from kernelwright.policies.policy_card import PolicyCard, write_card
-from kernelwright.rl.data.rows import count_rows, read_rows, shards
+from kernelwright.rl.data.importing.examples import as_corpus, check_examples
+from kernelwright.rl.data.rows import count_rows, read_rows
 from kernelwright.rl.training.processes import refuse_several_gpus
 from kernelwright.rl.training.sft.base_model import (
     TrainingBase,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 SETTINGS_FILE = "asked.json"
-COLUMNS = ("id", "kind", "prompt", "completion", "problem", "reference", "split", "correct", "source")
+COLUMNS = ("id", "kind", "prompt", "completion", "messages", "problem", "reference", "split", "correct", "source")
 
 
 def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningResult:
@@ -51,17 +52,18 @@ def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningR
     Raises InputError, PolicyRefused, InfrastructureError; KeyboardInterrupt after a checkpoint.
     """
     preset = PRESETS[options.preset]
-    shards(options.data)
+    check_examples(options.data)
     check_base(options.base, options.adapter, preset)
     refuse_several_gpus(options.device, "sft")
     resumes = _prepare(options)
-    tokenizer = _tokenizer(options, say)
+    corpus = as_corpus(options.data, options.work / "rows", say)
+    tokenizer = _tokenizer(options, corpus, say)
     more = f" and {options.drawn:,} drawn ones" if options.drawn else ""
-    say(f"encoding {count_rows(options.data):,} rows{more}")
+    say(f"encoding {count_rows(corpus):,} rows{more}")
     longest = int(options.settings.get("max_length") or preset.config["max_length"])
     choice = options.choice.with_(longest=longest)
     drawn = encoded_drawn_rows(options.drawn, options.drawn_seed, options.workers, options.against, tokenizer, choice)
-    read = encode_rows(read_rows(options.data, COLUMNS), tokenizer, choice)
+    read = encode_rows(read_rows(corpus, COLUMNS), tokenizer, choice)
     rows = gather_encoded_rows(chain(read, drawn), tokenizer.eos_token_id, choice)
     say("; ".join(f"{name}: {number:,}" for name, number in sorted(rows.counts.items())))
     config = sft_config(preset, options.settings, **_fixed(options, preset))
@@ -98,7 +100,7 @@ def _prepare(options: SftOptions) -> bool:
     return False
 
 
-def _tokenizer(options: SftOptions, say: Say) -> Any:
+def _tokenizer(options: SftOptions, corpus: Path, say: Say) -> Any:
     if options.tokenizer is not None:
         tokenizer = load_tokenizer(options.tokenizer)
         check_same_tokenizer(options.base, tokenizer)
@@ -108,7 +110,7 @@ def _tokenizer(options: SftOptions, say: Say) -> Any:
     own = options.work / "tokenizer"
     if not (own / "tokenizer.json").is_file():
         say(f"making a tokenizer of {options.vocabulary:,} tokens")
-        save_tokenizer(train_tokenizer(training_texts(options.data), options.vocabulary), own)
+        save_tokenizer(train_tokenizer(training_texts(corpus), options.vocabulary), own)
     return load_tokenizer(str(own))
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from kernelwright.agent.command_line.arguments import choose_device
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm
+from kernelwright.policies.policy_card import read_card
 from kernelwright.rl.data.rows import Kind
 from kernelwright.rl.training.sft.encoding import RowSelection
 from kernelwright.rl.training.sft.options import WrittenWeights
@@ -38,9 +39,9 @@ def parse_device(text: str, preset: PresetName) -> str:
 
 
 def parse_prompt_form(text: str | None, base: str) -> PromptForm:
-    """A small policy is text in the compact form, a language model in sentences."""
+    """Returns the form of `--form`; without it compact for a new model, else the one that the base's card names."""
     if text is None:
-        return PromptForm.COMPACT if base.startswith("new:") else PromptForm.CHAT
+        return PromptForm.COMPACT if base.startswith("new:") else read_card(Path(base).expanduser()).prompt_form
     return _parse_enum(PromptForm, text, "--form")
 
 

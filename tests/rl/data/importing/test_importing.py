@@ -63,18 +63,19 @@ def test_the_two_csv_layout_gives_its_two_kinds_with_indentation_kept(tmp_path):
     (place / "cu2triton_sft.csv").write_text('prompt,completion\n__global__ void k(),@triton.jit\n"  ",nothing\n')
     result, rows = imported(CorpusFormat.CSV, place, tmp_path, licence="MIT")
     assert [(row.kind, row.source, row.licence) for row in rows] == [
-        (Kind.FIM, "two_csv", "MIT"),
         (Kind.TRANSLATE, "two_csv", "MIT"),
+        (Kind.FIM, "two_csv", "MIT"),
     ]
-    assert rows[0].prompt == "def f(x):\n    if x:\n        return"
+    assert rows[1].prompt == "def f(x):\n    if x:\n        return"
     assert result.skipped == {"empty": 1}
 
 
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        (b"question,answer\na,b\n", "no column completion, prompt"),
-        (b"", "no column"),
+        (b"title,body\na,b\n", "begins with 'title,body'; accepted are"),
+        (b"prompt,body\na,b\n", "of no known form"),
+        (b"", "is empty"),
         (b"prompt,completion\nc\n", "another number of fields"),
         (b'prompt,completion\na,"b\n', "not well-formed CSV"),
         (b"prompt,completion\n\xff\xfe,b\n", "not UTF-8"),
@@ -278,7 +279,7 @@ def test_an_array_of_instructions_is_read_as_its_lines_are(tmp_path):
     _, rows = imported(CorpusFormat.JSONL, tmp_path / "a.json", tmp_path)
     assert [(row.prompt, row.provenance) for row in rows] == [("write it\nx", "a.json:1"), ("again", "a.json:2")]
     (tmp_path / "b.json").write_text(json.dumps([told[0], {"instruction": 1}]))
-    with pytest.raises(InputError, match=r"b\.json:2 has no texts"):
+    with pytest.raises(InputError, match=r"b\.json:2 is of no known form \(its fields: instruction\)"):
         import_corpus(CorpusFormat.JSONL, tmp_path / "b.json", tmp_path / "out2", ImportOptions())
     (tmp_path / "c.json").write_text("[{")
     with pytest.raises(InputError, match=r"c\.json is not JSON"):

@@ -1,0 +1,196 @@
+"""Recognises the form of a record by its fields, and makes it rows: chats, pairs of texts, preferences, plain text.
+
+Worked example: the Alpaca record `{"instruction": "Write", "input": "softmax", "output": "import triton"}` becomes one
+row of the kind `instruct` with the prompt `Write\\nsoftmax` and the completion `import triton`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Message, Role
+from kernelwright.rl.data.importing.containers import ACCEPTED_FORMS, Record
+from kernelwright.rl.data.importing.formats import ImportOptions
+from kernelwright.rl.data.rows import Kind, Row, row_of
+
+CONVERSATION_FIELDS = ("messages", "conversations", "conversation")
+TEXT_PAIR_FIELDS = (
+    ("prompt", "completion"), ("prompt", "response"), ("prompt", "chosen"), ("instruction", "output"),
+    ("instruction", "response"), ("question", "answer"), ("query", "response"), ("input", "output"),
+)  # fmt: skip
+"""Names of prompt and answer: of trl, OpenAI's completions, preference data, Alpaca, Dolly, question answering."""
+GROUP_FIELD = "completions"
+"""Several replies to one prompt, each with its verdict, as `agent export --format grpo` writes them."""
+ROLES = {
+    "system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER, "human": Role.USER,
+    "assistant": Role.ASSISTANT, "gpt": Role.ASSISTANT, "model": Role.ASSISTANT, "bot": Role.ASSISTANT,
+    "chatgpt": Role.ASSISTANT,
+}  # fmt: skip
+"""Authors of messages by the names that OpenAI's chats, ShareGPT and Gemma's template give them."""
+FIM_MARKS = ("<|fim_prefix|>", "<fim_prefix>", "<PRE>")
+"""Tokens that begin a prompt for fill-in-the-middle, as several models name them."""
+KNOWN_FIELDS = frozenset(
+    {*CONVERSATION_FIELDS, *(name for pair in TEXT_PAIR_FIELDS for name in pair), GROUP_FIELD, "text", "system",
+     "label", "license", "licence", "report", *Row.model_fields}
+)  # fmt: skip
+"""Fields of a record that are looked at."""
+
+
+class UnusableRecord(Exception):
+    """A record of a known form that makes no row. The text is the reason under which it is counted."""
+
+
+class _Example(NamedTuple):
+    """A prompt and its answer, before they are a row."""
+
+    prompt: Sequence[Message]
+    completion: str
+    is_correct: bool | None
+
+
+def rows_of_record(record: Record, kind: Kind | None, source: str, options: ImportOptions) -> Iterator[Row]:
+    """Yields the rows of a record. `kind`: the task of all of them, where the corpus fixes it.
+
+    Raises InputError where the form is not known, and UnusableRecord where a record of a known form makes no row.
+    """
+    fields = record.fields
+    if _is_row(fields):
+        yield Row(**_filled(fields))
+        return
+    if "text" in fields and not _has_pair(fields):
+        yield _text_row(record, source, options)
+        return
+    licence = fields.get("license") or fields.get("licence")
+    facts = {
+        "problem": _text(fields.get("problem")), "source": source, "provenance": record.place,
+        "licence": licence if isinstance(licence, str) else options.licence,
+    }  # fmt: skip
+    for example in _examples(record):
+        yield _row_of_example(example, kind, facts)
+
+
+def _is_row(fields: Mapping[str, Any]) -> bool:
+    """Whether a record is a row that Kernelwright wrote."""
+    return {"id", "kind", "prompt", "completion", "split"} <= fields.keys() and fields["kind"] in list(Kind)
+
+
+def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+    cells = {name: value for name, value in fields.items() if name in Row.model_fields and value is not None}
+    return {**cells, "compile": dict(cells.get("compile") or ())}
+
+
+def _has_pair(fields: Mapping[str, Any]) -> bool:
+    names = fields.keys()
+    return any(name in names for name in CONVERSATION_FIELDS) or any({*pair} <= names for pair in TEXT_PAIR_FIELDS)
+
+
+def _text_row(record: Record, source: str, options: ImportOptions) -> Row:
+    text = _text(record.fields["text"])
+    if not text.strip():
+        raise UnusableRecord("empty")
+    return row_of(
+        Kind.TEXT, "", text, source=source, licence=options.licence, provenance=record.place,
+        correct=_verdict(record.fields),
+    )  # fmt: skip
+
+
+def _row_of_example(example: _Example, kind: Kind | None, facts: Mapping[str, Any]) -> Row:
+    prompt = "\n\n".join(message.content for message in example.prompt)
+    if not prompt.strip() or not example.completion.strip():
+        raise UnusableRecord("empty")
+    is_single = len(example.prompt) == 1 and example.prompt[0].role is Role.USER
+    chosen = kind or (Kind.FIM if prompt.startswith(FIM_MARKS) else Kind.INSTRUCT)
+    messages = () if is_single else tuple(example.prompt)
+    return row_of(chosen, prompt, example.completion, messages=messages, correct=example.is_correct, **facts)
+
+
+def _examples(record: Record) -> Iterator[_Example]:
+    fields = record.fields
+    opening = _opening(fields)
+    for name in CONVERSATION_FIELDS:
+        if isinstance(fields.get(name), list):
+            yield _conversation(record, [*opening, *_messages(fields[name])])
+            return
+    if "prompt" in fields and isinstance(fields.get(GROUP_FIELD), list):
+        prompt = [*opening, *_messages(fields["prompt"])]
+        for reply in fields[GROUP_FIELD]:
+            yield _Example(prompt, _text(reply.get("text")), _verdict(reply))
+        return
+    if isinstance(fields.get("chosen"), list) and "prompt" not in fields:
+        yield _answered([*opening, *_messages(fields["chosen"])], _verdict(fields))
+        return
+    yield _pair(record, opening)
+
+
+def _conversation(record: Record, messages: Sequence[Message]) -> _Example:
+    """Returns the example of a conversation; of a logged turn (`agent export --format jsonl`) the reply and its verdict
+    stand beside it.
+    """
+    reply, report = record.fields.get("completion"), record.fields.get("report")
+    if not isinstance(reply, dict):
+        return _answered(messages, _verdict(record.fields))
+    return _Example(messages, _text(reply.get("text")), _verdict(report) if isinstance(report, dict) else None)
+
+
+def _pair(record: Record, opening: Sequence[Message]) -> _Example:
+    fields = record.fields
+    for asked, answered in TEXT_PAIR_FIELDS:
+        if _is_text_or_chat(fields.get(asked)) and _is_text_or_chat(fields.get(answered)):
+            prompt = [*opening, *_messages(fields[asked])]
+            if asked == "instruction" and _text(fields.get("input")).strip():
+                prompt[-1] = Message(role=Role.USER, content=f"{prompt[-1].content}\n{fields['input']}")
+            return _answered([*prompt, *_messages(fields[answered], Role.ASSISTANT)], _verdict(fields))
+    names = ", ".join(map(str, list(fields)[:8])) or "none"
+    raise InputError(f"{record.place} is of no known form (its fields: {names}): {ACCEPTED_FORMS}")
+
+
+def _opening(fields: Mapping[str, Any]) -> list[Message]:
+    """Returns the system message that stands beside a conversation, where there is one."""
+    system = _text(fields.get("system"))
+    return [Message(role=Role.SYSTEM, content=system)] if system.strip() else []
+
+
+def _answered(messages: Sequence[Message], is_correct: bool | None) -> _Example:
+    """Splits a conversation at its last answer: that is learnt, and all before it is the prompt."""
+    places = [place for place, message in enumerate(messages) if message.role is Role.ASSISTANT]
+    if not places:
+        raise UnusableRecord("conversations without an answer of the assistant")
+    return _Example(messages[: places[-1]], messages[places[-1]].content, is_correct)
+
+
+def _messages(value: Any, author: Role = Role.USER) -> list[Message]:
+    """Reads a text, or a list of messages with role and content (ShareGPT: from and value)."""
+    if isinstance(value, str):
+        return [Message(role=author, content=value)]
+    return [_message(entry) for entry in value]
+
+
+def _message(entry: Any) -> Message:
+    if not isinstance(entry, dict):
+        raise UnusableRecord("conversations with a message that has no role")
+    name = str(entry.get("role") or entry.get("from") or "").lower()
+    if name not in ROLES:
+        raise UnusableRecord(f"conversations with a message of {name or 'nobody'}: system, user and assistant are read")
+    content = entry["content"] if entry.get("content") is not None else entry.get("value")
+    return Message(role=ROLES[name], content=_text(content))
+
+
+def _text(value: Any) -> str:
+    """Returns a text, or the texts of content that is given in parts; anything else is empty."""
+    if isinstance(value, list):
+        return "".join(_text(part.get("text")) for part in value if isinstance(part, dict))
+    return value if isinstance(value, str) else ""
+
+
+def _is_text_or_chat(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and bool(value))
+
+
+def _verdict(fields: Mapping[str, Any]) -> bool | None:
+    """Returns whether a record's answer is right, by its own word: `correct`, or trl's `label` of a good reply."""
+    for name in ("correct", "label"):
+        if isinstance(fields.get(name), bool):
+            return bool(fields[name])
+    return None
