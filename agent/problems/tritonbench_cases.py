@@ -167,7 +167,7 @@ def arguments_of(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.e
     taken = {function.name, "self", "torch"}
 
     def passed(name: str, value: ast.expr) -> ast.expr:
-        if (plain := _plain(value, case.before)) is not None:
+        if (plain := plain_argument(value, case.before)) is not None:
             return plain
         if isinstance(value, ast.List | ast.Tuple | ast.Lambda):
             raise NotAProblem(f"{name} is a {type(value).__name__.lower()} of tensors or functions, not a tensor")
@@ -185,14 +185,14 @@ def arguments_of(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.e
     return inputs, ast.Call(case.call.func, positional, named)
 
 
-def _plain(value: ast.expr, before: tuple[ast.stmt, ...]) -> ast.expr | None:
+def plain_argument(value: ast.expr, before: tuple[ast.stmt, ...]) -> ast.expr | None:
     """The argument where it is a number, a text, a dtype or a shape, if need be by way of a name; None where it is
     more.
     """
     if isinstance(value, ast.Name):
         made = [s.value for s in before if isinstance(s, ast.Assign) and names_stored_by(s) == {value.id}]
         touched = [s for s in before if value.id in names_stored_by(s)]
-        return _plain(made[0], ()) if len(made) == len(touched) == 1 else None
+        return plain_argument(made[0], ()) if len(made) == len(touched) == 1 else None
     allowed = (ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.unaryop, ast.expr_context, ast.Attribute, ast.Name)
     size = isinstance(value, ast.Call) and ast.unparse(value.func) == "torch.Size"
     inner = value.args if isinstance(value, ast.Call) and size else [value]

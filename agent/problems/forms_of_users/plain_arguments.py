@@ -18,72 +18,101 @@ are made by the constructor of `Model` itself. Text to text: nothing runs.
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
+from collections.abc import Mapping, Set
+
+from kernelwright.agent.problems.forms_of_users.text_edits import joined, renamed
 
 BASE, ARGUMENTS = "ModelOfArguments", "constructor_arguments"
-_FUNCTIONS = re.compile(r"(nn|F|torch\.nn|torch\.optim)\.|torch\.(?!b?float|u?int|half|double|long|short|bool|c)\w+$")
-"""Attributes that name functions and classes of torch, where they are not called: the others are types of elements."""
+PLAIN_CALLS = re.compile(
+    r"(int|float|bool|str|list|tuple|dict|set|range|len|min|max|sum|abs|round|sorted|pow|slice|zip|enumerate|reversed"
+    r"|positional_arguments|(math|np|numpy|random|itertools)\.\w+|torch\.(Size|[a-z]\w*(\.\w+)?))$"
+)
+"""Calls that give numbers, texts, tensors and nests of them."""
+PLAIN_ATTRIBUTES = re.compile(
+    r"torch\.(b?float|u?int|half|double|long|short|bool|complex|c(float|double|half))\w*$|(math|np|numpy)\.\w+$"
+)
+"""Attributes of modules that are types of elements or numbers."""
+MODULES = frozenset({"torch", "nn", "F", "math", "np", "numpy", "random", "itertools"})
 
 
 def with_plain_arguments(source: str) -> str:
-    """The text, where get_init_inputs gives what is no plain value with such a `Model`; else as it is."""
+    """Returns the text with such a `Model` where get_init_inputs gives what is no plain value; else as it is."""
     tree = ast.parse(source)
     function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "get_init_inputs"), None)
     last = function.body[-1] if function is not None else None
     if function is None or not isinstance(last, ast.Return) or last.value is None:
         return source
-    kinds = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-    values = {t.id: n.value for n in [*tree.body, *ast.walk(function)] if isinstance(n, ast.Assign)
-              for t in n.targets if isinstance(t, ast.Name)}  # fmt: skip
-    if _is_plain(last.value, values, kinds, set()):
+    if is_plain(last.value, tree, function):
         return source
     text = renamed(renamed(source, "Model", BASE), "get_init_inputs", ARGUMENTS)
-    star = "**" if isinstance(last.value, ast.Dict) else "*"
-    return (
-        text.rstrip()
-        + f"""
+    model = f"class Model({BASE}):\n    def __init__(self):\n        super().__init__(*{ARGUMENTS}())"
+    return joined(text, [model, "def get_init_inputs():\n    return []"])
 
 
-class Model({BASE}):
-    def __init__(self):
-        super().__init__({star}{ARGUMENTS}())
+def is_plain(value: ast.expr, tree: ast.Module, function: ast.FunctionDef | None = None) -> bool:
+    """Tells whether an expression is made of numbers, texts, lists and tensors alone, as far as the text tells.
 
-
-def get_init_inputs():
-    return []
-"""
-    )
-
-
-def _is_plain(value: ast.expr, values: dict[str, ast.expr], kinds: set[str], seen: set[str]) -> bool:
-    """Whether an expression is made of numbers, texts, lists and tensors alone, as far as the text tells.
-
-    values: what names stand for. kinds: classes and functions of the file.
+    tree: of the file. function: in which the expression stands.
     """
-    called = {id(node.func): ast.unparse(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)}
-    for node in ast.walk(value):
-        if isinstance(node, ast.Lambda):
-            return False
-        function = called.get(id(node), "")
-        makes_tensor = function.startswith("torch.") and "nn." not in function
-        if isinstance(node, ast.Attribute) and _FUNCTIONS.match(ast.unparse(node)) and not makes_tensor:
-            return False
-        if isinstance(node, ast.Name):
-            if node.id in kinds and node.id not in values:
-                return False
-            known = values.get(node.id) if node.id not in seen else None
-            if known is not None and not _is_plain(known, values, kinds, seen | {node.id}):
-                return False
-    return True
+    inside = [] if function is None else list(ast.walk(function))
+    values = {
+        target.id: node.value
+        for node in [*tree.body, *inside]
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return _Plainness(values, _defined_names(tree) - set(values)).holds(value)
 
 
-def renamed(text: str, name: str, new: str) -> str:
-    """The class or function under a new name, wherever the text names it."""
-    lines = text.splitlines(keepends=True)
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.NAME]
-    for token in reversed([t for t in tokens if t.string == name]):
-        row, column = token.start[0] - 1, token.start[1]
-        lines[row] = lines[row][:column] + new + lines[row][column + len(name) :]
-    return "".join(lines)
+def _defined_names(tree: ast.Module) -> set[str]:
+    """Returns the names of classes, functions and imports of a file; those from Python's `math` are numbers."""
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ImportFrom) and node.module != "math":
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+class _Plainness:
+    """Decides for an expression and for the names in it, each name once."""
+
+    def __init__(self, values: Mapping[str, ast.expr], objects: Set[str]) -> None:
+        self._values = values
+        self._objects = objects
+        self._seen: set[str] = set()
+
+    def holds(self, node: ast.AST) -> bool:
+        """Tells whether the value of an expression is plain."""
+        match node:
+            case ast.Lambda():
+                return False
+            case ast.Call():
+                return self._is_plain_call(node)
+            case ast.Attribute():
+                return bool(PLAIN_ATTRIBUTES.match(ast.unparse(node))) or self._is_attribute_of_plain(node)
+            case ast.Name():
+                return self._is_plain_name(node.id)
+        return all(self.holds(child) for child in ast.iter_child_nodes(node))
+
+    def _is_plain_call(self, call: ast.Call) -> bool:
+        function = ast.unparse(call.func)
+        arguments = [*call.args, *(k.value for k in call.keywords)]
+        known = bool(PLAIN_CALLS.match(function)) and not function.startswith(("torch.nn.", "torch.optim."))
+        method = isinstance(call.func, ast.Attribute) and self._is_attribute_of_plain(call.func)
+        if function == "positional_arguments":
+            arguments = arguments[1:]
+        return (known or method) and all(self.holds(argument) for argument in arguments)
+
+    def _is_attribute_of_plain(self, node: ast.Attribute) -> bool:
+        is_module = isinstance(node.value, ast.Name) and node.value.id in MODULES
+        return not is_module and self.holds(node.value)
+
+    def _is_plain_name(self, name: str) -> bool:
+        if name in self._seen:
+            return True
+        self._seen.add(name)
+        return name not in self._objects and (name not in self._values or self.holds(self._values[name]))

@@ -1,0 +1,124 @@
+"""What a file builds and calls without a class of its own: `net = nn.Sequential(nn.Linear(8, 4), nn.GELU())`, a class
+that it imports, `functools.partial(function, scale=2)`, a lambda.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernelwright.agent.problems.forms_of_users.file_parts import Call, FileParts, Run, calls_in, statements_for
+from kernelwright.agent.problems.forms_of_users.plain_arguments import is_plain
+from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations
+from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by
+
+LOSS = re.compile(r"Loss$")
+"""The loss that is computed of a model's output, where the file calls a model too."""
+CLASS = re.compile(r"(\w+\.)*_*[A-Z]\w*$")
+"""Names of classes, as everybody writes them."""
+
+
+@dataclass(frozen=True)
+class BuiltCallable:
+    """A value with a name, and the first call of it."""
+
+    name: str
+    value: ast.expr
+    run: Run
+    before: Run
+    """The statements of the run before the value."""
+    call: Call
+
+
+def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
+    """Yields what the file builds and calls with arguments, in the order of its text; losses last."""
+    losses: list[BuiltCallable] = []
+    for run in parts.runs:
+        for place, statement in enumerate(run):
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
+                continue
+            if not isinstance(statement.value, ast.Call | ast.Lambda):
+                continue
+            names = FileParts(parts.tree, [run]).aliases([target.id])
+            call = next((c for c, _ in calls_in(run, names) if c.args or c.keywords), None)
+            if call is None:
+                continue
+            before = next(b for c, b in calls_in(run, names) if c is call)
+            built = BuiltCallable(target.id, statement.value, run, run[:place], Call(run, call, before))
+            if LOSS.search(ast.unparse(constructor_of(statement.value))):
+                losses.append(built)
+            else:
+                yield built
+    yield from losses
+
+
+def constructor_of(value: ast.expr) -> ast.expr:
+    """Returns the innermost called function of a chain: `nn.Sequential` of `nn.Sequential(...).half().eval()`."""
+    call = innermost_call(value)
+    return value if call is None else call.func
+
+
+def innermost_call(value: ast.expr) -> ast.Call | None:
+    """Returns the call at the beginning of a chain of method calls; None for what is no call."""
+    innermost: ast.Call | None = None
+    while isinstance(value, ast.Call):
+        innermost = value
+        if not isinstance(value.func, ast.Attribute):
+            break
+        value = value.func.value
+    return innermost
+
+
+def model_of(built: BuiltCallable, tree: ast.Module) -> list[str]:
+    """Returns `Model` and `get_init_inputs` for it. A class is inherited, so that its weights keep their names."""
+    build = innermost_call(built.value)
+    forward, passed = _forward_of(built.call.node)
+    if build is None or not CLASS.match(ast.unparse(build.func)):
+        value = OffDevice().visit(copy.deepcopy(built.value))
+        making = [*statements_for(built.before, names_loaded_by(value)), f"self.model = {ast.unparse(value)}"]
+        return [_class("torch.nn.Module", [], ["super().__init__()", *making], forward, f"self.model({passed})"), _NONE]
+    words = preparations(built.run, build)
+    base, call = ast.unparse(build.func), f"super().forward({passed})"
+    build = OffDevice().visit(copy.deepcopy(build))
+    values = [*build.args, *(k.value for k in build.keywords)]
+    starred = any(isinstance(a, ast.Starred) for a in build.args) or any(k.arg is None for k in build.keywords)
+    making = statements_for(built.before, {n for value in values for n in names_loaded_by(value)})
+    if starred or making or not all(is_plain(value, tree) for value in values):
+        arguments = ", ".join([*map(ast.unparse, build.args), *map(ast.unparse, build.keywords)])
+        return [_class(base, [], [*making, f"super().__init__({arguments})", *words], forward, call), _NONE]
+    names = [f"argument_{place}" for place in range(len(build.args))]
+    keywords = [str(k.arg) for k in build.keywords]
+    arguments = ", ".join([*names, *(f"{k}={k}" for k in keywords)])
+    inits = f"def get_init_inputs():\n    return [{', '.join(map(ast.unparse, values))}]"
+    return [_class(base, [*names, *keywords], [f"super().__init__({arguments})", *words], forward, call), inits]
+
+
+_NONE = "def get_init_inputs():\n    return []"
+
+
+def _class(base: str, parameters: list[str], body: list[str], forward: list[str], result: str) -> str:
+    lines = [
+        f"class Model({base}):",
+        f"    def __init__({', '.join(['self', *parameters])}):",
+        *(f"        {line}" for line in body),
+        "",
+        f"    def forward({', '.join(['self', *forward])}):",
+        f"        return {result}",
+    ]
+    return "\n".join(lines)
+
+
+def _forward_of(call: ast.Call) -> tuple[list[str], str]:
+    """Returns the parameters of a forward for a call, and the arguments that it passes on."""
+    if any(isinstance(a, ast.Starred) for a in call.args):
+        return ["*arguments"], "*arguments"
+    keywords = [str(k.arg) for k in call.keywords if k.arg]
+    names: list[str] = []
+    for place, argument in enumerate(call.args):
+        name = argument.id if isinstance(argument, ast.Name) else "x" if len(call.args) == 1 else f"input_{place + 1}"
+        names.append(name if name not in (*names, *keywords, "self") else f"input_{place + 1}")
+    return [*names, *keywords], ", ".join([*names, *(f"{k}={k}" for k in keywords)])

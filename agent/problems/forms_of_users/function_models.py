@@ -1,0 +1,80 @@
+"""A plain function as the forward of a module without weights."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import textwrap
+
+from kernelwright.agent.problems.forms_of_users.file_parts import Call, FileParts, statements_for
+from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, plain_argument
+
+
+def is_operator(name: str) -> bool:
+    """Tells whether a function's name may be an operator's: not that of a test, a private one or `main`."""
+    return not (name.startswith(("test", "_", "get_")) or name == "main")
+
+
+def model_of_function(
+    functions: dict[str, ast.FunctionDef], parts: FileParts, has_inputs: bool
+) -> list[str] | None:
+    """Returns `Model`, and `get_inputs` where the file has none of its own; None where nothing calls a function.
+
+    has_inputs: the file says by name which the inputs are: the last function takes them.
+    """
+    if has_inputs:
+        name, function = list(functions.items())[-1]
+        return [_model_of_signature(name, function)]
+    for call in parts.calls(parts.aliases(functions)):
+        if (definitions := _of_call(call, functions)) is not None:
+            return definitions
+    return None
+
+
+def _model_of_signature(name: str, function: ast.FunctionDef) -> str:
+    arguments = function.args
+    positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+    required = [a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is None]
+    count = max(len(positional) - len(arguments.defaults), 0 if required or arguments.vararg else 1)
+    taken = positional[:count]
+    passed = [*taken, *(f"{word}={word}" for word in required)]
+    if arguments.vararg:
+        taken, passed = [*taken, f"*{arguments.vararg.arg}"], [*passed, f"*{arguments.vararg.arg}"]
+    return _model([*taken, *required], f"{name}({', '.join(passed)})")
+
+
+def _of_call(call: Call, functions: dict[str, ast.FunctionDef]) -> list[str] | None:
+    """Returns the definitions of a call: plain arguments are written out, tensors are the inputs."""
+    node = OffDevice().visit(copy.deepcopy(call.node))
+    name = ast.unparse(node.func)
+    function = functions.get(name)
+    arguments = [] if function is None else [*function.args.posonlyargs, *function.args.args]
+    parameters = [a.arg for a in arguments]
+    inputs: dict[str, ast.expr] = {}
+
+    def passed(parameter: str, value: ast.expr) -> ast.expr:
+        if isinstance(value, ast.Starred):
+            inputs["*arguments"] = value
+            return ast.Starred(ast.Name("arguments", ast.Load()), ast.Load())
+        plain = plain_argument(value, tuple(call.before))
+        if plain is not None:
+            return plain
+        own = f"{parameter}_" if parameter in {name, "self", "torch"} else parameter
+        inputs[own] = value
+        return ast.Name(own, ast.Load())
+
+    if any(keyword.arg is None for keyword in node.keywords):
+        return None
+    names = [*parameters, *(f"input_{place + 1}" for place in range(len(parameters), len(node.args)))]
+    node.args = [passed(parameter, value) for parameter, value in zip(names, node.args, strict=False)]
+    node.keywords = [ast.keyword(k.arg, passed(str(k.arg), k.value)) for k in node.keywords]
+    if not inputs:
+        return None
+    lines = statements_for(call.before, {n for value in inputs.values() for n in names_loaded_by(value)})
+    lines.append(f"return [{', '.join(map(ast.unparse, inputs.values()))}]")
+    get_inputs = "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
+    return [_model(list(inputs), ast.unparse(node)), get_inputs]
+
+
+def _model(parameters: list[str], result: str) -> str:
+    return f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(parameters)}):\n        return {result}"

@@ -1,0 +1,140 @@
+"""Reads from the text what `get_inputs` or `get_init_inputs` returns: a list, or the arguments of a call in another form.
+
+    return {"x": torch.rand(4), "n": 2}      named arguments
+    return [[torch.rand(4)], {"n": 2}]       positional and named arguments, as KernelBook and KernelGym write them
+    return torch.rand(4)                     one argument
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kernelwright.agent.problems.forms_of_users.signatures import Signature
+
+LIST_FUNCTIONS = frozenset({"list", "sorted"})
+
+
+class Shape(StrEnum):
+    """What kind of value an expression gives, as far as the text tells."""
+
+    LIST = "list"
+    TUPLE = "tuple"
+    DICT = "dict"
+    SINGLE = "single"
+    """A tensor, a number or a text."""
+    NOTHING = "nothing"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class CallArguments:
+    """The arguments of one call."""
+
+    args: list[ast.expr]
+    named: Mapping[str, ast.expr] = field(default_factory=dict)
+
+
+def shape_of(value: ast.expr, values: Mapping[str, ast.expr]) -> Shape:
+    """Classifies an expression. values: the expressions that names stand for, where a name is assigned once."""
+    match value:
+        case ast.Name():
+            known = values.get(value.id)
+            rest = {name: v for name, v in values.items() if name != value.id}
+            return Shape.UNKNOWN if known is None else shape_of(known, rest)
+        case ast.List() | ast.ListComp():
+            return Shape.LIST
+        case ast.Tuple() | ast.GeneratorExp():
+            return Shape.TUPLE
+        case ast.Dict() | ast.DictComp():
+            return Shape.DICT
+        case ast.Constant():
+            return Shape.NOTHING if value.value is None else Shape.SINGLE
+        case ast.BinOp():
+            return _shape_of_operation(value, values)
+        case ast.IfExp():
+            first, second = shape_of(value.body, values), shape_of(value.orelse, values)
+            return first if first == second else Shape.UNKNOWN
+        case ast.Call():
+            return _shape_of_call(value)
+    return Shape.UNKNOWN
+
+
+def _shape_of_operation(value: ast.BinOp, values: Mapping[str, ast.expr]) -> Shape:
+    sides = [shape_of(value.left, values), shape_of(value.right, values)]
+    for shape in (Shape.LIST, Shape.TUPLE):
+        if shape in sides:
+            return shape
+    return Shape.SINGLE if Shape.SINGLE in sides else Shape.UNKNOWN
+
+
+def _shape_of_call(call: ast.Call) -> Shape:
+    """Classifies a call: functions of torch and methods of what they return give one tensor."""
+    function = ast.unparse(call.func)
+    if function in LIST_FUNCTIONS:
+        return Shape.LIST
+    if function == "tuple":
+        return Shape.TUPLE
+    if function == "dict":
+        return Shape.DICT
+    inner: ast.expr = call
+    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+        inner = inner.func.value
+    is_torch = isinstance(inner, ast.Name) and inner.id == "torch"
+    many = isinstance(call.func, ast.Attribute) and call.func.attr in {"split", "chunk", "unbind", "tensor_split"}
+    return Shape.SINGLE if is_torch and not many else Shape.UNKNOWN
+
+
+def read_arguments(
+    value: ast.expr, values: Mapping[str, ast.expr], signature: Signature | None
+) -> CallArguments | Shape:
+    """Returns the arguments that an expression shows; LIST for a list in the order of the parameters; else UNKNOWN.
+
+    signature: of the method that takes them; None where the text does not show it.
+    """
+    shape = shape_of(value, values)
+    if shape is Shape.SINGLE:
+        return CallArguments([value])
+    if shape is Shape.NOTHING:
+        return CallArguments([])
+    if shape is Shape.DICT:
+        named = _entries(value)
+        return Shape.UNKNOWN if named is None else CallArguments([], named)
+    if isinstance(value, ast.List | ast.Tuple) and _is_pair(value, values):
+        return _of_pair(value, signature)
+    if shape is Shape.TUPLE:
+        elements = value.elts if isinstance(value, ast.Tuple) else [ast.Starred(value, ast.Load())]
+        return CallArguments(elements)
+    return Shape.LIST if shape is Shape.LIST else Shape.UNKNOWN
+
+
+def _entries(value: ast.expr) -> dict[str, ast.expr] | None:
+    """Returns what a display of a dictionary, or `dict(x=...)`, says by name; None where a key is no literal text."""
+    if isinstance(value, ast.Dict):
+        keys = [k.value if isinstance(k, ast.Constant) else None for k in value.keys]
+        entries = {k: v for k, v in zip(keys, value.values, strict=True) if isinstance(k, str)}
+        return entries if len(entries) == len(keys) else None
+    if isinstance(value, ast.Call) and not value.args and all(k.arg for k in value.keywords):
+        return {str(k.arg): k.value for k in value.keywords}
+    return None
+
+
+def _is_pair(value: ast.List | ast.Tuple, values: Mapping[str, ast.expr]) -> bool:
+    """Tells whether a display may be `[args, kwargs]`."""
+    if len(value.elts) != 2:
+        return False
+    first, second = (shape_of(element, values) for element in value.elts)
+    return first in (Shape.LIST, Shape.TUPLE) and second is Shape.DICT
+
+
+def _of_pair(value: ast.List | ast.Tuple, signature: Signature | None) -> CallArguments | Shape:
+    """Decides between `[args, kwargs]` and two positional arguments by the signature; where both fit it is the first."""
+    first, second = value.elts
+    named = _entries(second)
+    if named is None or not isinstance(first, ast.List | ast.Tuple):
+        return Shape.UNKNOWN
+    if signature is None or signature.accepts(len(first.elts), list(named)):
+        return CallArguments(first.elts, named)
+    return Shape.LIST if isinstance(value, ast.List) else CallArguments(value.elts)

@@ -1,0 +1,270 @@
+"""The normal form of a problem: `get_inputs` and `get_init_inputs` return lists of positional arguments, and `Model`
+takes them so. Text to text: nothing runs.
+
+    class Model(nn.Module):                          class Model(nn.Module):
+        def __init__(self, width, *, groups=2): ...      def __init__(self, width, groups=2): ...
+        def forward(self, x, **options): ...             ...
+
+    def get_init_inputs():                           def get_init_inputs():
+        return [[], {"groups": 3, "width": 24}]          return [24, 3]
+
+Where a signature leaves no place for an argument, or an argument is a dataclass or a named tuple, a subclass takes the
+arguments by position and passes them on. Where only a run tells the form, `positional_arguments` decides there.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kernelwright.agent.problems.forms_of_users.given_arguments import CallArguments, Shape, read_arguments
+from kernelwright.agent.problems.forms_of_users.plain_arguments import with_plain_arguments
+from kernelwright.agent.problems.forms_of_users.records import Record, records_of
+from kernelwright.agent.problems.forms_of_users.signatures import (
+    Signature,
+    inherited_method,
+    signature_of_method,
+    without_keyword_only,
+)
+from kernelwright.agent.problems.forms_of_users.text_edits import joined, renamed, with_function, with_replacements
+from kernelwright.agent.problems.forms_of_users.written_defaults import with_defaults
+from kernelwright.tools.problem import parse
+
+BASE = "ReferenceModel"
+METHODS = {"get_init_inputs": "__init__", "get_inputs": "forward"}
+AT_RUN_TIME = '''
+def positional_arguments(method, given):
+    """Returns the arguments of a method as a list: of a list, a tensor, a dictionary of names, or [args, kwargs]."""
+    import inspect
+
+    signature = inspect.signature(method)
+
+    def bound(args, named):
+        call = signature.bind(None, *args, **named)
+        names = set(call.arguments)
+        call.apply_defaults()
+        arguments = list(call.args)[1:]
+        while len(arguments) > len(args) and list(signature.parameters)[len(arguments)] not in names:
+            arguments.pop()
+        return arguments
+
+    if isinstance(given, dict):
+        return bound([], given)
+    if given is None or isinstance(given, (str, int, float)) or not hasattr(given, "__iter__") or hasattr(given, "shape"):
+        return [] if given is None else [given]
+    arguments = list(given)
+    if len(arguments) == 2 and isinstance(arguments[0], (list, tuple)) and isinstance(arguments[1], dict):
+        try:
+            return bound(*arguments)
+        except TypeError:
+            pass
+    return arguments
+'''.strip()  # fmt: skip
+
+
+@dataclass
+class _Adapter:
+    """A subclass of the file's `Model` that takes arguments by position."""
+
+    methods: list[str] = field(default_factory=list)
+
+    def add(self, method: str, parameters: list[str], passed: list[str]) -> None:
+        """Adds a method that passes its parameters on as the texts of `passed`."""
+        result = "return " if method != "__init__" else ""
+        signature = ", ".join(["self", *parameters])
+        self.methods.append(
+            f"    def {method}({signature}):\n        {result}super().{method}({', '.join(passed)})"
+        )
+
+
+def normal_form(source: str) -> str:
+    """Returns the text of a problem that has all three names, in normal form; as it is where it has that form."""
+    adapter = _Adapter()
+    needs_run_time = False
+    for function in METHODS:
+        source = _without_generator(source, function)
+        source, at_run_time = _with_list(source, function, adapter)
+        needs_run_time = needs_run_time or at_run_time
+    if needs_run_time:
+        source = joined(source, [AT_RUN_TIME])
+    if adapter.methods:
+        text = "\n\n".join([f"class Model({BASE}):", *adapter.methods]).replace(":\n\n", ":\n", 1)
+        source = joined(renamed(source, "Model", BASE), [text])
+    return with_plain_arguments(with_defaults(source))
+
+
+def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
+    return next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
+
+
+def _model(tree: ast.Module) -> ast.ClassDef:
+    return [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"][-1]
+
+
+def _returns(function: ast.FunctionDef) -> list[ast.Return]:
+    """Returns the return statements of a function, those of functions inside of it left out."""
+    returns: list[ast.Return] = []
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Return):
+            returns.append(node)
+        elif not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+    return returns
+
+
+def _assigned_once(tree: ast.Module, function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """Returns the expressions of names that one statement assigns, of the function and of the module."""
+    values: dict[str, ast.expr] = {}
+    changed: set[str] = set()
+    for statement in [*tree.body, *ast.walk(function)]:
+        if isinstance(statement, ast.Assign) and isinstance(target := statement.targets[0], ast.Name):
+            if target.id in values:
+                changed.add(target.id)
+            values[target.id] = statement.value
+        elif isinstance(statement, ast.AugAssign | ast.For) and isinstance(statement.target, ast.Name):
+            changed.add(statement.target.id)
+    return {name: value for name, value in values.items() if name not in changed}
+
+
+def _with_list(source: str, name: str, adapter: _Adapter) -> tuple[str, bool]:
+    """Returns the text in which one of the two functions returns a list, and whether a run has to decide the form."""
+    tree = parse(source)
+    function = _function(tree, name)
+    method = METHODS[name]
+    signature = signature_of_method(tree, _model(tree), method)
+    returns = _returns(function)
+    if not returns:
+        empty = ast.parse(f"def {name}():\n    return []").body[0]
+        assert isinstance(empty, ast.FunctionDef)
+        return with_function(source, function, empty), False
+    values = _assigned_once(tree, function)
+    writer = _ReturnWriter(method, signature, records_of(tree), adapter, values)
+    edits = [edit for statement in returns for edit in writer.edits(function, statement, len(returns) == 1)]
+    source = with_replacements(source, edits)
+    if writer.uses_keyword_only:
+        tree = parse(source)
+        source = without_keyword_only(source, inherited_method(tree, _model(tree), method))
+    return source, writer.at_run_time
+
+
+@dataclass
+class _ReturnWriter:
+    """Writes what a function returns as a list."""
+
+    method: str
+    signature: Signature | None
+    records: Mapping[str, Record]
+    adapter: _Adapter
+    values: Mapping[str, ast.expr]
+    at_run_time: bool = False
+    uses_keyword_only: bool = False
+
+    def edits(
+        self, function: ast.FunctionDef, statement: ast.Return, alone: bool
+    ) -> list[tuple[ast.expr | ast.stmt, str]]:
+        """Returns the replacements in the text. alone: the function has no other return statement."""
+        value = statement.value or ast.Constant(value=None)
+        edits: list[tuple[ast.expr | ast.stmt, str]] = []
+        if alone and (assignment := self._assignment_of(function, value)) is not None:
+            value = assignment.value
+            edits.append((assignment, ""))
+        reading = read_arguments(value, self.values, self.signature)
+        if isinstance(reading, Shape):
+            if reading is Shape.LIST and isinstance(value, ast.List):
+                reading = CallArguments(value.elts)
+            elif reading is Shape.LIST:
+                return []
+            else:
+                self.at_run_time = self.uses_keyword_only = True
+                return [(statement, f"return positional_arguments(Model.{self.method}, {ast.unparse(value)})")]
+        text = self._list_text(reading, alone)
+        is_normal = isinstance(value, ast.List) and text == ast.unparse(value)
+        return [] if is_normal else [*edits, (statement, f"return {text}")]
+
+    def _assignment_of(self, function: ast.FunctionDef, value: ast.expr) -> ast.Assign | None:
+        """Returns the statement that assigns a display of a dictionary or a tuple to the name that is returned, where
+        nothing else uses the name.
+        """
+        if not isinstance(value, ast.Name):
+            return None
+        uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == value.id]
+        for statement in function.body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict | ast.Tuple | ast.List):
+                if uses and len(uses) == 2 and statement.targets == [t for t in statement.targets if t in uses]:
+                    return statement
+        return None
+
+    def _list_text(self, call: CallArguments, alone: bool) -> str:
+        """Returns the text of the list, and lets the adapter take what no list can hold."""
+        elements = [*call.args, *call.named.values()]
+        is_record = [self._record_of(element) for element in elements]
+        ordered = None if self.signature is None else self.signature.in_order(call.args, call.named)
+        if self.signature is not None and ordered is not None and not any(is_record):
+            self.uses_keyword_only |= bool(call.named) and len(ordered) > len(self.signature.positional)
+            return ast.unparse(ast.List(ordered, ast.Load()))
+        is_plain_list = not call.named and not any(is_record)
+        if is_plain_list or not alone or any(isinstance(element, ast.Starred) for element in elements):
+            return ast.unparse(ast.List(elements, ast.Load()))
+        names = self._parameters(call)
+        keywords = list(call.named)
+        passed, texts = [], []
+        for place, (element, record) in enumerate(zip(elements, is_record, strict=True)):
+            text = record.rebuilt(names[place]) if record else names[place]
+            keyword = place - len(call.args)
+            passed.append(f"{keywords[keyword]}={text}" if keyword >= 0 else text)
+            texts.append(record.taken_apart(element, self.values) if record else ast.unparse(element))
+        self.adapter.add(self.method, names, passed)
+        return f"[{', '.join(texts)}]"
+
+    def _record_of(self, element: ast.expr) -> Record | None:
+        value = self.values.get(element.id) if isinstance(element, ast.Name) else element
+        return self.records.get(ast.unparse(value.func)) if isinstance(value, ast.Call) else None
+
+    def _parameters(self, call: CallArguments) -> list[str]:
+        """Returns names for the parameters of a method that takes these arguments by position."""
+        known = self.signature.positional if self.signature else ()
+        names: list[str] = []
+        for place, element in enumerate(call.args):
+            name = element.id if isinstance(element, ast.Name) else f"argument_{place}"
+            name = known[place] if place < len(known) else name
+            names.append(name if name not in (*names, *call.named, "self") else f"argument_{place}")
+        return [*names, *call.named]
+
+
+def _without_generator(source: str, name: str) -> str:
+    """Returns the text with a generator function that collects its values in a list instead."""
+    function = _function(parse(source), name)
+    if not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function)):
+        return source
+    collecting = _Collecting().visit(copy.deepcopy(function))
+    collecting.body = [*ast.parse("collected_values = []").body, *collecting.body, _collected()]
+    return with_function(source, function, collecting)
+
+
+class _Collecting(ast.NodeTransformer):
+    """Turns `yield x` into `collected_values.append(x)`."""
+
+    def visit_Yield(self, node: ast.Yield) -> ast.AST:
+        """Appends one value."""
+        return _call_of("append", node.value or ast.Constant(value=None))
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.AST:
+        """Appends every value of another iterator."""
+        return _call_of("extend", node.value)
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        """Ends with the values that were collected so far."""
+        return _collected()
+
+
+def _collected() -> ast.Return:
+    return ast.Return(ast.Name("collected_values", ast.Load()))
+
+
+def _call_of(method: str, value: ast.expr) -> ast.Call:
+    function = ast.Attribute(ast.Name("collected_values", ast.Load()), method, ast.Load())
+    return ast.Call(function, [value], [])

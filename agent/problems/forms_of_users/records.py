@@ -1,0 +1,58 @@
+"""Dataclasses and named tuples of a file, as arguments of forward: dictionaries of their fields, which the adapter puts
+together again.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Record:
+    """One class with named fields."""
+
+    name: str
+    fields: tuple[str, ...]
+    is_tuple: bool
+
+    def rebuilt(self, argument: str) -> str:
+        """Returns the expression that makes the record of a dictionary."""
+        return f"{self.name}(**{argument})"
+
+    def taken_apart(self, value: ast.expr, values: Mapping[str, ast.expr]) -> str:
+        """Returns the expression of the dictionary. values: the expressions that names stand for."""
+        if isinstance(value, ast.Call) and not any(isinstance(a, ast.Starred) for a in value.args):
+            named = dict(zip(self.fields, map(ast.unparse, value.args), strict=False))
+            named |= {str(k.arg): ast.unparse(k.value) for k in value.keywords if k.arg}
+            if len(named) == len(value.args) + len(value.keywords):
+                return "{" + ", ".join(f"{key!r}: {text}" for key, text in named.items()) + "}"
+        text = ast.unparse(value)
+        return f"{text}._asdict()" if self.is_tuple else f"dict(vars({text}))"
+
+
+def records_of(tree: ast.Module) -> dict[str, Record]:
+    """Returns the dataclasses and named tuples that a file defines, by name."""
+    records: dict[str, Record] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+            decorators = " ".join(ast.unparse(d) for d in node.decorator_list)
+            if "NamedTuple" in bases or "dataclass" in decorators:
+                fields = [n.target.id for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
+                records[node.name] = Record(node.name, tuple(fields), "NamedTuple" in bases)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call):
+            if ast.unparse(node.value.func).rpartition(".")[2] == "namedtuple":
+                name = node.targets[0].id
+                records[name] = Record(name, _fields(node.value), is_tuple=True)
+    return records
+
+
+def _fields(call: ast.Call) -> tuple[str, ...]:
+    """Returns the fields of `namedtuple("Batch", "x mask")` or `namedtuple("Batch", ["x", "mask"])`."""
+    try:
+        fields = ast.literal_eval(call.args[1])
+    except (IndexError, ValueError):
+        return ()
+    return tuple(fields.replace(",", " ").split()) if isinstance(fields, str) else tuple(map(str, fields))

@@ -1,0 +1,123 @@
+"""Signatures of methods as the text of a file shows them, and the arguments of a call in the order of its parameters.
+
+    def forward(self, x, scale=1.0, *, mask=None)
+
+    arguments([x], {"mask": m})  ->  [x, 1.0, m]
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import itertools
+import tokenize
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+BASES_WITHOUT_SIGNATURE = frozenset({"nn.Module", "torch.nn.Module", "Module"})
+"""Bases whose constructor takes nothing: a class that inherits from one and writes no constructor takes nothing too."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters of a method after `self`, or of a function."""
+
+    positional: tuple[str, ...] = ()
+    keyword_only: tuple[str, ...] = ()
+    defaults: Mapping[str, ast.expr] = field(default_factory=dict)
+    vararg: str = ""
+    """The name of `*args`; empty where the signature has none."""
+    kwarg: str = ""
+    """The name of `**kwargs`; empty where the signature has none."""
+
+    def accepts(self, count: int, names: Sequence[str]) -> bool:
+        """Tells whether a call with `count` positional arguments and these named ones binds to the parameters."""
+        filled = self.positional[:count]
+        if count > len(self.positional) and not self.vararg:
+            return False
+        known = {*self.positional[count:], *self.keyword_only}
+        if not self.kwarg and set(names) - known:
+            return False
+        missing = known - set(names) - set(self.defaults)
+        return not missing and not set(filled) & set(names)
+
+    def in_order(self, args: Sequence[ast.expr], named: Mapping[str, ast.expr]) -> list[ast.expr] | None:
+        """Returns the arguments as a list, with the defaults of parameters that are left out between two of them.
+
+        None where `*args` and `**kwargs` leave no place for an argument.
+        """
+        if not named:
+            return list(args)
+        order = [*self.positional, *self.keyword_only]
+        if self.vararg or set(named) - set(order[len(args) :]):
+            return None
+        last = max(order.index(name) for name in named) + 1
+        values = [named.get(name, self.defaults.get(name)) for name in order[len(args) : last]]
+        present = [value for value in values if value is not None]
+        return [*args, *present] if len(present) == len(values) else None
+
+
+def signature_of(function: ast.FunctionDef, *, bound: bool = True) -> Signature:
+    """Returns the parameters of a function; without the first one where it is a method (`bound`)."""
+    arguments = function.args
+    positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+    defaults = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
+    for parameter, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if default is not None:
+            defaults[parameter.arg] = default
+    return Signature(
+        positional=tuple(positional[1:] if bound else positional),
+        keyword_only=tuple(a.arg for a in arguments.kwonlyargs),
+        defaults=defaults,
+        vararg=arguments.vararg.arg if arguments.vararg else "",
+        kwarg=arguments.kwarg.arg if arguments.kwarg else "",
+    )
+
+
+def method_of(cls: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    """Returns a method that the class writes itself."""
+    return next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
+
+
+def inherited_method(tree: ast.Module, cls: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    """Returns a method of the class, or of the nearest base class that the file defines."""
+    return next((f for c in _lineage(tree, cls) if (f := method_of(c, name)) is not None), None)
+
+
+def signature_of_method(tree: ast.Module, cls: ast.ClassDef, name: str) -> Signature | None:
+    """Returns the signature of a method as the file shows it; None where a base class outside of the file has it."""
+    function = inherited_method(tree, cls, name)
+    if function is not None:
+        return signature_of(function)
+    bases = {ast.unparse(base) for c in _lineage(tree, cls) for base in c.bases}
+    inside = {n.name for n in tree.body if isinstance(n, ast.ClassDef)}
+    return Signature() if name == "__init__" and bases - inside <= BASES_WITHOUT_SIGNATURE else None
+
+
+def _lineage(tree: ast.Module, cls: ast.ClassDef) -> Iterator[ast.ClassDef]:
+    yield cls
+    bases = {ast.unparse(base) for base in cls.bases}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name in bases and node is not cls:
+            yield from _lineage(tree, node)
+
+
+def without_keyword_only(source: str, function: ast.FunctionDef | None) -> str:
+    """Returns the text with the bare `*` taken out of a signature, so that every parameter is positional.
+
+    Line numbers stay.
+    """
+    if function is None or not function.args.kwonlyargs or function.args.vararg is not None:
+        return source
+    lines = source.splitlines(keepends=True)
+    depth = 0
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    for token, after in itertools.pairwise(tokens):
+        if token.start < (function.lineno, function.col_offset) or token.type != tokenize.OP:
+            continue
+        depth += (token.string in "([{") - (token.string in ")]}")
+        if depth == 1 and token.string == "*" and after.string == ",":
+            row, first, last = token.start[0] - 1, token.start[1], after.end[1]
+            lines[row] = lines[row][:first] + lines[row][last:].lstrip(" ")
+            break
+    return "".join(lines)

@@ -1,0 +1,35 @@
+"""Writes the defaults of a constructor into `get_init_inputs`, so that the judge can vary the sizes among them."""
+
+from __future__ import annotations
+
+import ast
+
+from kernelwright.agent.problems.forms_of_users.signatures import method_of
+from kernelwright.agent.problems.forms_of_users.text_edits import with_replacements
+from kernelwright.tools.problem import parse
+
+
+def with_defaults(source: str) -> str:
+    """Returns the text with the constructor's remaining defaults in the list that `get_init_inputs` returns.
+
+    Unchanged unless all of them are plain values and one is an integer.
+    """
+    tree = parse(source)
+    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    model = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model")
+    init = method_of(model, "__init__")
+    last = functions["get_init_inputs"].body[-1]
+    if init is None or not isinstance(last, ast.Return) or not isinstance(last.value, ast.List):
+        return source
+    parameters, elements = init.args, last.value.elts
+    required = len(parameters.args) - 1 - len(parameters.defaults)
+    defaults = parameters.defaults[max(len(elements) - required, 0) :]
+    is_plain = all(isinstance(d, ast.Constant | ast.UnaryOp) for d in defaults)
+    has_size = any(isinstance(d, ast.Constant) and type(d.value) is int for d in defaults)
+    is_complete = len(elements) + len(defaults) == len(parameters.args) - 1
+    has_star = any(isinstance(e, ast.Starred) for e in elements)
+    if parameters.vararg or parameters.posonlyargs or has_star or not (is_plain and has_size and is_complete):
+        return source
+    if last.value.end_lineno != last.value.lineno:
+        return source
+    return with_replacements(source, [(last.value, ast.unparse(ast.List([*elements, *defaults], ast.Load())))])
