@@ -48,9 +48,9 @@ for told in json.load(sys.stdin):
         inputs = reference.arguments(reference.inputs(3))
         spec = importlib.util.spec_from_file_location("candidate", told["path"])
         module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)
-        positional, named = reference.init_arguments()
+        arguments = reference.init_arguments()
         with torch.device("cuda:0"):
-            model = module.ModelNew(*positional, **named).cuda()
+            model = module.ModelNew(*arguments).cuda()
         with torch.no_grad():
             stream = torch.cuda.Stream()
             with torch.cuda.stream(stream):

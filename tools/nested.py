@@ -63,15 +63,3 @@ def leaf_names(form: Form, prefix: str = "") -> list[str]:
         return [prefix]
     entries = form.items() if isinstance(form, dict) else enumerate(form)
     return [name for key, item in entries for name in leaf_names(item, f"{prefix}[{key}]" if prefix else str(key))]
-
-
-def constructor_arguments(given: Any) -> tuple[list[Any], dict[str, Any]]:
-    """What get_init_inputs gives, as positional and named arguments of Model: of a list, a dictionary of names, or
-    `[args, kwargs]`, as some forks of KernelBench write.
-    """
-    if isinstance(given, dict):
-        return [], dict(given)
-    pair = isinstance(given, list | tuple) and len(given) == 2
-    if pair and isinstance(given[0], list | tuple) and isinstance(given[1], dict):
-        return list(given[0]), dict(given[1])
-    return list(given), {}

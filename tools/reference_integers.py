@@ -162,10 +162,7 @@ def _names_of_arguments(tree: ast.Module, function: ast.FunctionDef) -> dict[int
 
 
 def _given(tree: ast.Module, returned: ast.expr | None, method: str) -> list[tuple[str, ast.expr]]:
-    """What a list or a dict gives to which parameter of a method of Model."""
-    if isinstance(returned, ast.Dict):
-        keys = ((k.value if isinstance(k, ast.Constant) else "") for k in returned.keys)
-        return [(str(key), value) for key, value in zip(keys, returned.values, strict=True)]
+    """What a list gives to which parameter of a method of Model."""
     elements = returned.elts if isinstance(returned, ast.List | ast.Tuple) else []
     return [(_parameter(tree, method, place), element) for place, element in enumerate(elements)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem, check_form
 from kernelwright.tools.report import Value
@@ -36,8 +37,9 @@ def find_problem(asked: str, access: Access) -> Problem:
     if "\n" in asked:
         _need_local(access, "the text of a reference")
         _need_size(asked, "the reference")
-        check_form(asked)
-        return Problem(name="given", source=asked)
+        source = complete_reference(asked)
+        check_form(source)
+        return Problem(name="given", source=source)
     if len(asked) > MAX_NAME_CHARACTERS:
         raise InputError(
             f"a problem's name has {MAX_NAME_CHARACTERS} characters at most: a reference's text has several lines"

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from kernelwright.agent.judging.pool import DeviceKind, JudgePool
+from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.agent.serving.wire import Code, ProblemReference, Submission, VerdictOptions
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.problem import Problem, ProblemError, check_form
@@ -70,8 +71,9 @@ class Preparing:
         """Returns the problem by source or by name; a name is never a path. Raises RequestRefused."""
         try:
             if asked.source is not None:
-                check_form(asked.source)
-                return Problem(name=asked.name.strip() or "problem", source=asked.source)
+                source = complete_reference(asked.source)
+                check_form(source)
+                return Problem(name=asked.name.strip() or "problem", source=source)
             return self._named(asked.name.strip())
         except ProblemError as error:
             raise RequestRefused(Code.INVALID, " ".join(str(error).split())) from None

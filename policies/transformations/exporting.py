@@ -54,8 +54,8 @@ def export(source: str) -> ExportedModel:
     sys.modules["problem"] = module  # dataclasses look there
     exec(compile(source, "problem.py", "exec"), module.__dict__)
     with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()):
-        init = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
-        model = module.Model(**init) if isinstance(init, dict) else module.Model(*init)
+        init = module.get_init_inputs()
+        model = module.Model(*init)
         inputs = module.get_inputs()
     if not all(isinstance(one, torch.Tensor) for one in inputs):
         raise NotTransformed("an input is no tensor")
@@ -70,7 +70,7 @@ def export(source: str) -> ExportedModel:
 
 
 def _numbers(model: Any, init: Any, source: str) -> dict[float, str]:
-    given = [v for v in (init.values() if isinstance(init, dict) else init) if type(v) in (int, float)]
+    given = [v for v in init if type(v) in (int, float)]
     found: dict[float, str] = {}
     for value in {v for v in given if given.count(v) == 1}:
         kept = [name for name, own in vars(model).items() if type(own) in (int, float) and own == value]

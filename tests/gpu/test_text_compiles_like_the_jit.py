@@ -67,9 +67,9 @@ for candidate, problem in json.load(sys.stdin):
         module = importlib.util.module_from_spec(spec)
         sys.modules["candidate"] = module
         spec.loader.exec_module(module)
-        positional, named = reference.init_arguments()
+        arguments = reference.init_arguments()
         with torch.device("cuda"), torch.no_grad():
-            model = module.ModelNew(*positional, **named).to("cuda")
+            model = module.ModelNew(*arguments).to("cuda")
         with torch.no_grad():
             model(*reference.arguments(reference.inputs(0)))
         torch.cuda.synchronize()

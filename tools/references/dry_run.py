@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten
-from kernelwright.tools.nested import constructor_arguments, tensors_of
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dispatch import mark_as_skipped_by_dynamo, meta_results, without_dynamo
@@ -73,7 +73,7 @@ def _measure_cost(problem: Problem, counted: Any) -> ReferenceCost:
 
     with load_for_dry_run(problem.source) as module, without_data(), torch.no_grad(), counted:
         init = module.get_init_inputs()
-        model = _build(module, init)
+        model = module.Model(*init)
         inputs = module.get_inputs()
         outputs = flatten(model(*inputs))
     held = [*model.parameters(), *model.buffers()]
@@ -93,7 +93,7 @@ def count_held_elements(problem: Problem) -> int:
     """Elements of inputs and weights, for a reference that does not run without data."""
 
     with load_for_dry_run(problem.source) as module, without_data():
-        model = _build(module, module.get_init_inputs())
+        model = module.Model(*module.get_init_inputs())
         return sum(t.numel() for t in (*tensors_of(module.get_inputs()), *model.parameters(), *model.buffers()))
 
 
@@ -127,7 +127,7 @@ def run_once(problem: Problem) -> list[Any]:
     import torch
 
     with load_for_dry_run(problem.source) as module, torch.no_grad(), seeded(0):
-        model = _build(module, module.get_init_inputs())
+        model = module.Model(*module.get_init_inputs())
         return flatten(model(*module.get_inputs()))
 
 
@@ -144,11 +144,6 @@ def load_for_dry_run(source: str) -> Iterator[types.ModuleType]:
             yield module
     finally:
         del sys.modules[module.__name__]
-
-
-def _build(module: types.ModuleType, init: Any) -> Any:
-    positional, named = constructor_arguments(init)
-    return module.Model(*positional, **named)
 
 
 def _shapes(tensors: list[Any]) -> tuple[tuple[int, ...], ...]:

@@ -44,7 +44,7 @@ class InputSpec(Value):
     """
 
     init: Any
-    """[positional, named] arguments of the model, as tools.wire describes them."""
+    """The arguments of the model, as tools.wire describes them."""
     inputs: Any
     """The arguments of forward."""
     weights: tuple[TensorSpec, ...] = ()
@@ -104,7 +104,7 @@ def _run(problem: Problem, ranges: _Ranges, tensors: str) -> InputSpec:
     quick = meta_results_mode() if tensors == "meta" else contextlib.nullcontext
     reference = Reference(problem, tensors)
     with quick(), ranges.watching():
-        positional, named = reference.init_arguments()
+        arguments = reference.init_arguments()
         inputs = reference.inputs(SEED)
     with quick():
         model = reference.model(SEED)
@@ -117,7 +117,7 @@ def _run(problem: Problem, ranges: _Ranges, tensors: str) -> InputSpec:
     weights = [*_named("parameter", model.named_parameters()), *_named("buffer", model.named_buffers())]
     held = [t for t in (*inputs, *model.parameters(), *model.buffers()) if hasattr(t, "nbytes")]
     return InputSpec(
-        init=[wire.describe(positional, describe), wire.describe(named, describe)],
+        init=wire.describe(arguments, describe),
         inputs=given,
         weights=tuple(weights),
         outputs=tuple(_output(v) for v in outputs),

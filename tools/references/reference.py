@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
-from kernelwright.tools.nested import Form, constructor_arguments, leaf_names, put_together, take_apart
+from kernelwright.tools.nested import Form, leaf_names, put_together, take_apart
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.arithmetic import draws_in_float32, widen_attributes
@@ -100,22 +100,21 @@ class Reference:
             yield
         self._settings |= kept.changed
 
-    def init_arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and named arguments of the models."""
+    def init_arguments(self) -> list[Any]:
+        """Returns the positional arguments of the models. Raises ProblemError where they are no list."""
         with self.settings(), self._trouble("gives get_init_inputs()"):
-            given = self._module.get_init_inputs()
-        return constructor_arguments(given)
+            return _listed(self._module.get_init_inputs(), "get_init_inputs")
 
     def model(self, seed: int) -> Any:
         """A fresh model, its weights drawn from `seed` on the device, in training mode as KernelBench leaves it."""
         import torch
 
-        positional, named = self.init_arguments()
+        arguments = self.init_arguments()
 
         def built(device: str) -> Any:
             building = self._trouble("builds Model")  # what it computes of its weights has no history, and is copied
             with self._seeded(seed, on_device=True), building, torch.device(device), torch.no_grad():
-                model = self._module.Model(*positional, **named)
+                model = self._module.Model(*arguments)
                 return _moved(model if device == self.device else move_attributes(model, self.device), self.device)
 
         return self._on_device_or_host(built)
@@ -138,7 +137,7 @@ class Reference:
         def drawn_on(device: str) -> list[Any]:
             drawing = self._trouble("gives get_inputs()")
             with self._seeded(seed, on_device=True), drawing, torch.device(device), bounds_are_drawn(self.device):
-                drawn, self._form = take_apart(self._module.get_inputs())
+                drawn, self._form = take_apart(_listed(self._module.get_inputs(), "get_inputs"))
                 return [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
 
         there = self._on_device_or_host(drawn_on)
@@ -201,6 +200,15 @@ class Reference:
             self.changing = _written(held, now)
             self.updated = tuple(n for n in sorted(self.changing) if _of_one_form(now.get(n), held[n]))
         left += [now[n].detach() if n in now else None for n in self.updated]
+
+
+def _listed(arguments: Any, function: str) -> list[Any]:
+    """Returns the arguments that a function of the reference gives. Raises TypeError for another form than a list:
+    agent/problems/forms_of_users brings every other form into this one.
+    """
+    if not isinstance(arguments, list | tuple):
+        raise TypeError(f"{function} gives a {type(arguments).__name__}: return a list of the arguments in their order")
+    return list(arguments)
 
 
 class BuffersAsTheyWere:

@@ -61,14 +61,14 @@ def find_tool(name: str, places: Iterable[str]) -> str | None:
     )
 
 
-def call_spec(source: Path, init: Any, inputs: Sequence[Any], device: str) -> dict[str, Any]:
+def call_spec(source: Path, init: Sequence[Any], inputs: Sequence[Any], device: str) -> dict[str, Any]:
     """Returns the description of a call that `tools.tracing.profiled_calls` reads: arguments by shape, dtype and range,
-    never by content. init: (positional, named).
+    never by content. init: the constructor's arguments.
     """
     return {
         "source": str(source),
         "device": device,
-        "init": wire.describe(init, _described),
+        "init": wire.describe(list(init), _described),
         "inputs": wire.describe(list(inputs), _described),
     }
 

@@ -27,7 +27,6 @@ def load(path: Path) -> Any:
 
 def build(module: Any, arguments: Any) -> Any:
     """ModelNew on the pretended GPU."""
-    positional, named = arguments
     with torch.device(pretend_gpu.CUDA):
-        model = module.ModelNew(*positional, **named)
+        model = module.ModelNew(*arguments)
     return model.to(pretend_gpu.CUDA) if isinstance(model, torch.nn.Module) else model

@@ -18,18 +18,18 @@ from kernelwright.tools.wire import restore
 WARM_CALLS = 2
 
 
-def main(arguments: list[str]) -> None:
+def main(words: list[str]) -> None:
     """Runs a candidate once on random tensors, for tools that look at a process from outside."""
     import torch
 
-    spec = json.loads(Path(arguments[0]).read_text())
+    spec = json.loads(Path(words[0]).read_text())
     device = spec["device"]
     torch.manual_seed(0)
-    positional, named = restore(spec["init"], lambda d: random_tensor(d, device))
+    arguments = restore(spec["init"], lambda d: random_tensor(d, device))
     inputs = restore(spec["inputs"], lambda d: random_tensor(d, device))
     module = _import_candidate(Path(spec["source"]))
     with torch.device(device):
-        model = module.ModelNew(*positional, **named)
+        model = module.ModelNew(*arguments)
     if isinstance(model, torch.nn.Module):
         model = model.to(device)
     with torch.no_grad():

@@ -63,7 +63,7 @@ def warm() -> None:
         path = Path(folder) / "candidate.py"
         path.write_text(SOURCE)
         tensor = {"tensor": {"shape": [3, 5], "stride": [5, 1], "dtype": "float32"}}
-        spec = {"init": [[], {"dict": {}}], "inputs": [tensor]}
+        spec = {"init": [], "inputs": [tensor]}
         Tracer(parse_target("sm_90"), path, None).trace_all([{"spec": spec, "calls": 2}])
     sys.modules.pop(MODULE_NAME, None)
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kernelwright.agent.problems.forms_of_users.file_parts import Call, FileParts, Run, calls_in, statements_for
+from kernelwright.agent.problems.forms_of_users.file_parts import CallSite, FileParts, Run, calls_in, statements_for
 from kernelwright.agent.problems.forms_of_users.plain_arguments import is_plain
 from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by
@@ -30,7 +30,7 @@ class BuiltCallable:
     run: Run
     before: Run
     """The statements of the run before the value."""
-    call: Call
+    call: CallSite
 
 
 def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
@@ -48,7 +48,7 @@ def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
             if call is None:
                 continue
             before = next(b for c, b in calls_in(run, names) if c is call)
-            built = BuiltCallable(target.id, statement.value, run, run[:place], Call(run, call, before))
+            built = BuiltCallable(target.id, statement.value, run, run[:place], CallSite(run, call, before))
             if LOSS.search(ast.unparse(constructor_of(statement.value))):
                 losses.append(built)
             else:

@@ -15,7 +15,7 @@ Run = list[ast.stmt]
 
 
 @dataclass(frozen=True)
-class Call:
+class CallSite:
     """One call in a run, with the statements before it."""
 
     run: Run
@@ -34,11 +34,11 @@ class FileParts:
     modules: dict[str, ast.ClassDef] = field(default_factory=dict)
     """Classes with a forward, their own or of a base class in the file."""
 
-    def calls(self, names: Collection[str], builds: Sequence[ast.Call] = ()) -> Iterator[Call]:
+    def calls(self, names: Collection[str], builds: Sequence[ast.Call] = ()) -> Iterator[CallSite]:
         """Yields the calls of these names, and of what these calls build (`Block(64).eval()(x)`), in every run."""
         for run in self.runs:
             for node, before in calls_in(run, names, builds):
-                yield Call(run, node, before)
+                yield CallSite(run, node, before)
 
     def aliases(self, names: Collection[str]) -> set[str]:
         """Returns these names and the names of what is made of them: `fast = torch.compile(model)`."""
@@ -55,7 +55,7 @@ class FileParts:
 def parts_of(tree: ast.Module) -> FileParts:
     """Takes a file apart."""
     parts = FileParts(tree)
-    top: Run = []
+    top = top_statements(tree)
     mains: list[Run] = []
     tests: list[ast.FunctionDef] = []
     for node in tree.body:
@@ -65,14 +65,21 @@ def parts_of(tree: ast.Module) -> FileParts:
             tests += [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")]
         elif isinstance(node, ast.FunctionDef):
             parts.functions[node.name] = node
-        elif isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+        elif isinstance(node, ast.If) and _is_main(node):
             mains.append([*top, *node.body])
-        else:
-            top.append(node)
     tests += [f for name, f in parts.functions.items() if name.startswith("test") or name == "main"]
     others = [f for f in parts.functions.values() if not f.args.args and f not in tests]
     parts.runs = [*mains, top, *([*top, *f.body] for f in [*tests, *others])]
     return parts
+
+
+def top_statements(tree: ast.Module) -> Run:
+    """Returns the statements of a file outside of classes and functions, without `if __name__ == "__main__"`."""
+    return [n for n in tree.body if not isinstance(n, ast.ClassDef | ast.FunctionDef) and not _is_main(n)]
+
+
+def _is_main(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
 
 
 def calls_in(

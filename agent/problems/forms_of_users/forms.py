@@ -22,7 +22,13 @@ import re
 import textwrap
 
 from kernelwright.agent.problems.forms_of_users.built_callables import built_callables, constructor_of, model_of
-from kernelwright.agent.problems.forms_of_users.file_parts import Call, FileParts, parts_of, statements_for
+from kernelwright.agent.problems.forms_of_users.file_parts import (
+    CallSite,
+    FileParts,
+    parts_of,
+    statements_for,
+    top_statements,
+)
 from kernelwright.agent.problems.forms_of_users.function_models import is_operator, model_of_function
 from kernelwright.agent.problems.forms_of_users.import_time_code import without_runs
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
@@ -53,8 +59,7 @@ def complete_reference(source: str, entry: str = "", run: str = "") -> str:
         return normal_form(source)
     parts = parts_of(tree)
     if run:
-        top = [n for n in tree.body if not isinstance(n, ast.ClassDef | ast.FunctionDef)]
-        parts.runs = [[*top, *ast.parse(textwrap.indent(run, "    ").join(["if True:\n", "\n"])).body[0].body]]  # type: ignore[attr-defined]
+        parts.runs = [[*top_statements(tree), *ast.parse(run).body]]
     text = _Completion(source, parts, names, entry).text()
     return normal_form(text) if text is not None and _parses(text) else source
 
@@ -125,7 +130,7 @@ class _Completion:
             text = renamed(text, chosen, "Model")
         return joined(text, [function for function in functions if function])
 
-    def _init_inputs(self, module: ast.ClassDef, build: Call | None) -> str | None:
+    def _init_inputs(self, module: ast.ClassDef, build: CallSite | None) -> str | None:
         """Returns the text of get_init_inputs; None where the constructor needs arguments and nothing gives them."""
         if build is None:
             init = inherited_method(self._parts.tree, module, "__init__")
@@ -134,7 +139,7 @@ class _Completion:
             return "def get_init_inputs():\n    return []" if fits else None
         return _function_of_call("get_init_inputs", build.node, build.before)
 
-    def _called_inputs(self, builds: list[Call]) -> str | None:
+    def _called_inputs(self, builds: list[CallSite]) -> str | None:
         """Returns get_inputs of the first call of a module that these calls build."""
         instances = {n for b in builds for s in b.run if b.node in ast.walk(s) for n in names_stored_by(s)}
         for call in self._parts.calls(self._parts.aliases(instances), [b.node for b in builds]):
@@ -206,6 +211,8 @@ def _function_of_call(name: str, call: ast.Call, before: list[ast.stmt]) -> str:
     values = [*call.args, *(k.value for k in call.keywords)]
     lines = statements_for(before, {n for value in values for n in names_loaded_by(value)})
     args = f"[{', '.join(map(ast.unparse, call.args))}]"
-    named = ", ".join(f"{k.arg!r}: {ast.unparse(k.value)}" if k.arg else f"**{ast.unparse(k.value)}" for k in call.keywords)
+    named = ", ".join(
+        f"{k.arg!r}: {ast.unparse(k.value)}" if k.arg else f"**{ast.unparse(k.value)}" for k in call.keywords
+    )
     lines.append(f"return [{args}, {{{named}}}]")
     return f"def {name}():\n" + textwrap.indent("\n".join(lines), "    ")

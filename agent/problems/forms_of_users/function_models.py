@@ -6,7 +6,7 @@ import ast
 import copy
 import textwrap
 
-from kernelwright.agent.problems.forms_of_users.file_parts import Call, FileParts, statements_for
+from kernelwright.agent.problems.forms_of_users.file_parts import CallSite, FileParts, statements_for
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, plain_argument
 
 
@@ -15,9 +15,7 @@ def is_operator(name: str) -> bool:
     return not (name.startswith(("test", "_", "get_")) or name == "main")
 
 
-def model_of_function(
-    functions: dict[str, ast.FunctionDef], parts: FileParts, has_inputs: bool
-) -> list[str] | None:
+def model_of_function(functions: dict[str, ast.FunctionDef], parts: FileParts, has_inputs: bool) -> list[str] | None:
     """Returns `Model`, and `get_inputs` where the file has none of its own; None where nothing calls a function.
 
     has_inputs: the file says by name which the inputs are: the last function takes them.
@@ -43,7 +41,7 @@ def _model_of_signature(name: str, function: ast.FunctionDef) -> str:
     return _model([*taken, *required], f"{name}({', '.join(passed)})")
 
 
-def _of_call(call: Call, functions: dict[str, ast.FunctionDef]) -> list[str] | None:
+def _of_call(call: CallSite, functions: dict[str, ast.FunctionDef]) -> list[str] | None:
     """Returns the definitions of a call: plain arguments are written out, tensors are the inputs."""
     node = OffDevice().visit(copy.deepcopy(call.node))
     name = ast.unparse(node.func)

@@ -1,8 +1,8 @@
-"""Reads from the text what `get_inputs` or `get_init_inputs` returns: a list, or the arguments of a call in another form.
+"""Reads from the text what `get_inputs` or `get_init_inputs` returns: a list, or the arguments of a call otherwise.
 
-    return {"x": torch.rand(4), "n": 2}      named arguments
-    return [[torch.rand(4)], {"n": 2}]       positional and named arguments, as KernelBook and KernelGym write them
-    return torch.rand(4)                     one argument
+return {"x": torch.rand(4), "n": 2}      named arguments
+return [[torch.rand(4)], {"n": 2}]       positional and named arguments, as KernelBook and KernelGym write them
+return torch.rand(4)                     one argument
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kernelwright.agent.problems.forms_of_users.signatures import Signature
 LIST_FUNCTIONS = frozenset({"list", "sorted"})
 
 
-class Shape(StrEnum):
+class ArgumentForm(StrEnum):
     """What kind of value an expression gives, as far as the text tells."""
 
     LIST = "list"
@@ -37,77 +37,82 @@ class CallArguments:
     named: Mapping[str, ast.expr] = field(default_factory=dict)
 
 
-def shape_of(value: ast.expr, values: Mapping[str, ast.expr]) -> Shape:
-    """Classifies an expression. values: the expressions that names stand for, where a name is assigned once."""
+def shape_of(value: ast.expr, values: Mapping[str, ast.expr]) -> ArgumentForm:
+    """Classifies an expression.
+
+    values: the expressions of names that are assigned once, and under `name()` what a function of the file returns.
+    """
     match value:
         case ast.Name():
             known = values.get(value.id)
             rest = {name: v for name, v in values.items() if name != value.id}
-            return Shape.UNKNOWN if known is None else shape_of(known, rest)
+            return ArgumentForm.UNKNOWN if known is None else shape_of(known, rest)
         case ast.List() | ast.ListComp():
-            return Shape.LIST
+            return ArgumentForm.LIST
         case ast.Tuple() | ast.GeneratorExp():
-            return Shape.TUPLE
+            return ArgumentForm.TUPLE
         case ast.Dict() | ast.DictComp():
-            return Shape.DICT
+            return ArgumentForm.DICT
         case ast.Constant():
-            return Shape.NOTHING if value.value is None else Shape.SINGLE
+            return ArgumentForm.NOTHING if value.value is None else ArgumentForm.SINGLE
         case ast.BinOp():
             return _shape_of_operation(value, values)
         case ast.IfExp():
             first, second = shape_of(value.body, values), shape_of(value.orelse, values)
-            return first if first == second else Shape.UNKNOWN
+            return first if first == second else ArgumentForm.UNKNOWN
         case ast.Call():
-            return _shape_of_call(value)
-    return Shape.UNKNOWN
+            return _shape_of_call(value, values)
+    return ArgumentForm.UNKNOWN
 
 
-def _shape_of_operation(value: ast.BinOp, values: Mapping[str, ast.expr]) -> Shape:
+def _shape_of_operation(value: ast.BinOp, values: Mapping[str, ast.expr]) -> ArgumentForm:
     sides = [shape_of(value.left, values), shape_of(value.right, values)]
-    for shape in (Shape.LIST, Shape.TUPLE):
+    for shape in (ArgumentForm.LIST, ArgumentForm.TUPLE):
         if shape in sides:
             return shape
-    return Shape.SINGLE if Shape.SINGLE in sides else Shape.UNKNOWN
+    return ArgumentForm.SINGLE if ArgumentForm.SINGLE in sides else ArgumentForm.UNKNOWN
 
 
-def _shape_of_call(call: ast.Call) -> Shape:
+def _shape_of_call(call: ast.Call, values: Mapping[str, ast.expr]) -> ArgumentForm:
     """Classifies a call: functions of torch and methods of what they return give one tensor."""
     function = ast.unparse(call.func)
+    if returned := values.get(f"{function}()"):
+        return shape_of(returned, {name: v for name, v in values.items() if name.endswith("()") and v is not returned})
     if function in LIST_FUNCTIONS:
-        return Shape.LIST
+        return ArgumentForm.LIST
     if function == "tuple":
-        return Shape.TUPLE
+        return ArgumentForm.TUPLE
     if function == "dict":
-        return Shape.DICT
+        return ArgumentForm.DICT
     inner: ast.expr = call
     while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
         inner = inner.func.value
     is_torch = isinstance(inner, ast.Name) and inner.id == "torch"
     many = isinstance(call.func, ast.Attribute) and call.func.attr in {"split", "chunk", "unbind", "tensor_split"}
-    return Shape.SINGLE if is_torch and not many else Shape.UNKNOWN
+    return ArgumentForm.SINGLE if is_torch and not many else ArgumentForm.UNKNOWN
 
 
 def read_arguments(
     value: ast.expr, values: Mapping[str, ast.expr], signature: Signature | None
-) -> CallArguments | Shape:
+) -> CallArguments | ArgumentForm:
     """Returns the arguments that an expression shows; LIST for a list in the order of the parameters; else UNKNOWN.
 
     signature: of the method that takes them; None where the text does not show it.
     """
     shape = shape_of(value, values)
-    if shape is Shape.SINGLE:
+    if shape is ArgumentForm.SINGLE:
         return CallArguments([value])
-    if shape is Shape.NOTHING:
+    if shape is ArgumentForm.NOTHING:
         return CallArguments([])
-    if shape is Shape.DICT:
+    if shape is ArgumentForm.DICT:
         named = _entries(value)
-        return Shape.UNKNOWN if named is None else CallArguments([], named)
+        return ArgumentForm.UNKNOWN if named is None else CallArguments([], named)
     if isinstance(value, ast.List | ast.Tuple) and _is_pair(value, values):
         return _of_pair(value, signature)
-    if shape is Shape.TUPLE:
+    if shape is ArgumentForm.TUPLE:
         elements = value.elts if isinstance(value, ast.Tuple) else [ast.Starred(value, ast.Load())]
         return CallArguments(elements)
-    return Shape.LIST if shape is Shape.LIST else Shape.UNKNOWN
+    return ArgumentForm.LIST if shape is ArgumentForm.LIST else ArgumentForm.UNKNOWN
 
 
 def _entries(value: ast.expr) -> dict[str, ast.expr] | None:
@@ -126,15 +131,15 @@ def _is_pair(value: ast.List | ast.Tuple, values: Mapping[str, ast.expr]) -> boo
     if len(value.elts) != 2:
         return False
     first, second = (shape_of(element, values) for element in value.elts)
-    return first in (Shape.LIST, Shape.TUPLE) and second is Shape.DICT
+    return first in (ArgumentForm.LIST, ArgumentForm.TUPLE) and second is ArgumentForm.DICT
 
 
-def _of_pair(value: ast.List | ast.Tuple, signature: Signature | None) -> CallArguments | Shape:
-    """Decides between `[args, kwargs]` and two positional arguments by the signature; where both fit it is the first."""
+def _of_pair(value: ast.List | ast.Tuple, signature: Signature | None) -> CallArguments | ArgumentForm:
+    """Decides between `[args, kwargs]` and two positional arguments by the signature; the first where both fit."""
     first, second = value.elts
     named = _entries(second)
     if named is None or not isinstance(first, ast.List | ast.Tuple):
-        return Shape.UNKNOWN
+        return ArgumentForm.UNKNOWN
     if signature is None or signature.accepts(len(first.elts), list(named)):
         return CallArguments(first.elts, named)
-    return Shape.LIST if isinstance(value, ast.List) else CallArguments(value.elts)
+    return ArgumentForm.LIST if isinstance(value, ast.List) else CallArguments(value.elts)

@@ -19,9 +19,9 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kernelwright.agent.problems.forms_of_users.given_arguments import CallArguments, Shape, read_arguments
+from kernelwright.agent.problems.forms_of_users.given_arguments import ArgumentForm, CallArguments, read_arguments
 from kernelwright.agent.problems.forms_of_users.plain_arguments import with_plain_arguments
-from kernelwright.agent.problems.forms_of_users.records import Record, records_of
+from kernelwright.agent.problems.forms_of_users.records import FieldsClass, records_of
 from kernelwright.agent.problems.forms_of_users.signatures import (
     Signature,
     inherited_method,
@@ -52,8 +52,10 @@ def positional_arguments(method, given):
 
     if isinstance(given, dict):
         return bound([], given)
-    if given is None or isinstance(given, (str, int, float)) or not hasattr(given, "__iter__") or hasattr(given, "shape"):
-        return [] if given is None else [given]
+    if given is None:
+        return []
+    if isinstance(given, str) or hasattr(given, "shape") or not hasattr(given, "__iter__"):
+        return [given]
     arguments = list(given)
     if len(arguments) == 2 and isinstance(arguments[0], (list, tuple)) and isinstance(arguments[1], dict):
         try:
@@ -74,9 +76,7 @@ class _Adapter:
         """Adds a method that passes its parameters on as the texts of `passed`."""
         result = "return " if method != "__init__" else ""
         signature = ", ".join(["self", *parameters])
-        self.methods.append(
-            f"    def {method}({signature}):\n        {result}super().{method}({', '.join(passed)})"
-        )
+        self.methods.append(f"    def {method}({signature}):\n        {result}super().{method}({', '.join(passed)})")
 
 
 def normal_form(source: str) -> str:
@@ -117,17 +117,33 @@ def _returns(function: ast.FunctionDef) -> list[ast.Return]:
 
 
 def _assigned_once(tree: ast.Module, function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Returns the expressions of names that one statement assigns, of the function and of the module."""
+    """Returns the expressions of names that one statement assigns, of the function and of the module, and under
+    `name()` the expressions that functions of the file return.
+    """
     values: dict[str, ast.expr] = {}
+    for other in tree.body:
+        if isinstance(other, ast.FunctionDef) and len(returns := _returns(other)) == 1 and returns[0].value:
+            values[f"{other.name}()"] = returns[0].value
     changed: set[str] = set()
     for statement in [*tree.body, *ast.walk(function)]:
-        if isinstance(statement, ast.Assign) and isinstance(target := statement.targets[0], ast.Name):
-            if target.id in values:
-                changed.add(target.id)
-            values[target.id] = statement.value
+        if isinstance(statement, ast.Assign):
+            for name, value in _pairs(statement):
+                if name in values:
+                    changed.add(name)
+                values[name] = value
         elif isinstance(statement, ast.AugAssign | ast.For) and isinstance(statement.target, ast.Name):
             changed.add(statement.target.id)
     return {name: value for name, value in values.items() if name not in changed}
+
+
+def _pairs(statement: ast.Assign) -> list[tuple[str, ast.expr]]:
+    """Returns names and values of `a = x` and `a, b = x, y`."""
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Name):
+        return [(target.id, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return [(t.id, v) for t, v in zip(target.elts, value.elts, strict=True) if isinstance(t, ast.Name)]
+    return []
 
 
 def _with_list(source: str, name: str, adapter: _Adapter) -> tuple[str, bool]:
@@ -157,7 +173,7 @@ class _ReturnWriter:
 
     method: str
     signature: Signature | None
-    records: Mapping[str, Record]
+    records: Mapping[str, FieldsClass]
     adapter: _Adapter
     values: Mapping[str, ast.expr]
     at_run_time: bool = False
@@ -173,10 +189,10 @@ class _ReturnWriter:
             value = assignment.value
             edits.append((assignment, ""))
         reading = read_arguments(value, self.values, self.signature)
-        if isinstance(reading, Shape):
-            if reading is Shape.LIST and isinstance(value, ast.List):
+        if isinstance(reading, ArgumentForm):
+            if reading is ArgumentForm.LIST and isinstance(value, ast.List):
                 reading = CallArguments(value.elts)
-            elif reading is Shape.LIST:
+            elif reading is ArgumentForm.LIST:
                 return []
             else:
                 self.at_run_time = self.uses_keyword_only = True
@@ -192,10 +208,12 @@ class _ReturnWriter:
         if not isinstance(value, ast.Name):
             return None
         uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == value.id]
+        if len(uses) != 2:
+            return None
         for statement in function.body:
-            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict | ast.Tuple | ast.List):
-                if uses and len(uses) == 2 and statement.targets == [t for t in statement.targets if t in uses]:
-                    return statement
+            is_assignment = isinstance(statement, ast.Assign) and statement.targets[0] in uses
+            if is_assignment and isinstance(statement.value, ast.Dict | ast.Tuple | ast.List):
+                return statement
         return None
 
     def _list_text(self, call: CallArguments, alone: bool) -> str:
@@ -220,7 +238,7 @@ class _ReturnWriter:
         self.adapter.add(self.method, names, passed)
         return f"[{', '.join(texts)}]"
 
-    def _record_of(self, element: ast.expr) -> Record | None:
+    def _record_of(self, element: ast.expr) -> FieldsClass | None:
         value = self.values.get(element.id) if isinstance(element, ast.Name) else element
         return self.records.get(ast.unparse(value.func)) if isinstance(value, ast.Call) else None
 

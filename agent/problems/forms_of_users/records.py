@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Record:
+class FieldsClass:
     """One class with named fields."""
 
     name: str
@@ -32,20 +32,21 @@ class Record:
         return f"{text}._asdict()" if self.is_tuple else f"dict(vars({text}))"
 
 
-def records_of(tree: ast.Module) -> dict[str, Record]:
+def records_of(tree: ast.Module) -> dict[str, FieldsClass]:
     """Returns the dataclasses and named tuples that a file defines, by name."""
-    records: dict[str, Record] = {}
+    records: dict[str, FieldsClass] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
             decorators = " ".join(ast.unparse(d) for d in node.decorator_list)
             if "NamedTuple" in bases or "dataclass" in decorators:
-                fields = [n.target.id for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
-                records[node.name] = Record(node.name, tuple(fields), "NamedTuple" in bases)
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call):
-            if ast.unparse(node.value.func).rpartition(".")[2] == "namedtuple":
-                name = node.targets[0].id
-                records[name] = Record(name, _fields(node.value), is_tuple=True)
+                targets = [n.target for n in node.body if isinstance(n, ast.AnnAssign)]
+                fields = tuple(t.id for t in targets if isinstance(t, ast.Name))
+                records[node.name] = FieldsClass(node.name, fields, "NamedTuple" in bases)
+        elif isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
+            call = node.value
+            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == "namedtuple":
+                records[target.id] = FieldsClass(target.id, _fields(call), is_tuple=True)
     return records
 
 

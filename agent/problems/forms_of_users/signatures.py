@@ -1,8 +1,8 @@
 """Signatures of methods as the text of a file shows them, and the arguments of a call in the order of its parameters.
 
-    def forward(self, x, scale=1.0, *, mask=None)
+def forward(self, x, scale=1.0, *, mask=None)
 
-    arguments([x], {"mask": m})  ->  [x, 1.0, m]
+arguments([x], {"mask": m})  ->  [x, 1.0, m]
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def line_that_calls(source: str, operator: str) -> int | None:
     try:
         module, inputs, init = examples(source, mode)
         with mode, torch.no_grad():
-            model = module["Model"](**init) if isinstance(init, dict) else module["Model"](*init)
+            model = module["Model"](*init)
             with Finding():
                 model(*inputs)
     except _Found as found:

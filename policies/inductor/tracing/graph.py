@@ -105,9 +105,8 @@ def numbers_of(source: str, mode: Any) -> dict[str, int]:
 
 def _constructor(text: ProblemText, init: Any) -> list[tuple[str, Any]]:
     """Path and value of each of the constructor's arguments."""
-    names = list(init) if isinstance(init, dict) else [*text.constructor_names(), *(f"argument{i}" for i in range(99))]
-    values = list(init.values()) if isinstance(init, dict) else list(init)
-    return [(f"self.{text.attribute_of(n)}", v) for n, v in zip(names, values, strict=False)]
+    names = [*text.constructor_names(), *(f"argument{i}" for i in range(99))]
+    return [(f"self.{text.attribute_of(n)}", v) for n, v in zip(names, init, strict=False)]
 
 
 def trace(
@@ -141,16 +140,12 @@ def _trace(
     traced = TracedModel(text, sizes, WindowedMode(sizes.env), slices=Slices(bounded=least is not None))
     module, inputs, init = examples(source, traced.mode)
     named = _constructor(text, init)
-    names = list(init) if isinstance(init, dict) else text.constructor_names()
-    traced.keywords = {path.removeprefix("self."): name for (path, _), name in zip(named, names, strict=False)}
+    names = zip(named, text.constructor_names(), strict=False)
+    traced.keywords = {path.removeprefix("self."): name for (path, _), name in names}
     paths = text.input_paths(len(inputs))
     with traced.mode, KnownValuesMode():
         values = [sizes.argument(v, p, p.removeprefix("self.").rstrip("_")) for p, v in named]
-        model = (
-            module["Model"](**dict(zip(init, values, strict=True)))
-            if isinstance(init, dict)
-            else module["Model"](*values)
-        )
+        model = module["Model"](*values)
         given = [sizes.given(v, p) for p, v in zip(paths, inputs, strict=True)]
     _make_graph(traced, model, paths, given, loops, partial)
     return traced

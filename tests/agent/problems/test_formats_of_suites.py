@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from kernelwright.agent.problems.finding import find_by_name, load_suite, unreadable
-from kernelwright.tools.nested import constructor_arguments
 from kernelwright.tools.problem import Problem, ProblemError, inner_integers, module_integers
 
 DEFINITION = {
@@ -196,9 +195,3 @@ def test_defaults_that_the_file_does_not_pass_are_sizes_too(tmp_path):
     problem = find_by_name(tmp_path / "scale.py")
     assert "return [4096, 0.5, 4096]" in problem.source
     assert "Model.longest" in inner_integers(problem.source)
-
-
-def test_a_dictionary_of_arguments_is_given_by_name():
-    assert constructor_arguments({"width": 3}) == ([], {"width": 3})
-    assert constructor_arguments([[3], {"slope": 0.5}]) == ([3], {"slope": 0.5})
-    assert constructor_arguments((3, 4)) == ([3, 4], {})

@@ -24,7 +24,7 @@ from kernelwright.tools.timing.counters import (
 
 CANDIDATE = """import torch
 class ModelNew(torch.nn.Module):
-    def __init__(self, width, *, bias=True):
+    def __init__(self, width, bias=True):
         super().__init__()
         self.net = torch.nn.Linear(width, 3, bias=bias)
         self.calls = 0
@@ -55,7 +55,7 @@ def spec(tmp_path):
     source.write_text(CANDIDATE)
     inputs = [torch.randn(6, 5), torch.arange(5), torch.ones(4, dtype=torch.bool), 2.5]
     path = tmp_path / "spec.json"
-    path.write_text(json.dumps(call_spec(source, ([5], {"bias": False}), inputs, "cpu")))
+    path.write_text(json.dumps(call_spec(source, [5, False], inputs, "cpu")))
     return path
 
 
@@ -73,7 +73,7 @@ def test_a_candidate_is_called_three_times_on_random_tensors_of_the_right_form(s
 
 
 def test_a_spec_holds_no_contents():
-    told = call_spec(Path("c.py"), ([], {}), [torch.full((3,), 7.0)], "cuda:0")
+    told = call_spec(Path("c.py"), [], [torch.full((3,), 7.0)], "cuda:0")
     assert told["inputs"] == [{"tensor": {"shape": [3], "dtype": "float32", "low": 7.0, "high": 7.0}}]
 
 
@@ -88,7 +88,7 @@ def test_a_finding_names_the_kernel_and_the_line(spec):
     assert failure.fault is Fault.OUT_OF_BOUNDS
     assert "add_kernel" in failure.message
     assert failure.where is not None
-    assert (failure.where.line, failure.where.text) == (3, "    def __init__(self, width, *, bias=True):")
+    assert (failure.where.line, failure.where.text) == (3, "    def __init__(self, width, bias=True):")
     assert read_memcheck("========= ERROR SUMMARY: 0 errors") is None
 
 
@@ -144,7 +144,7 @@ def test_ncu_and_memcheck_on_a_real_kernel(tmp_path):
         "        return y\n"
     )
     spec = tmp_path / "spec.json"
-    spec.write_text(json.dumps(call_spec(source, ([], {}), [torch.randn(1_000_001)], "cuda")))
+    spec.write_text(json.dumps(call_spec(source, [], [torch.randn(1_000_001)], "cuda")))
     counted = hardware_counters(spec, scratch=tmp_path)
     assert counted.note or counted.metrics["dram_percent"] > 0
     checked = memory_check(spec, scratch=tmp_path)
