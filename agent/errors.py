@@ -7,7 +7,9 @@ import errno
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -25,6 +27,7 @@ class Exit(IntEnum):
     INFRASTRUCTURE = 3
     """This machine failed, or Kernelwright did: the candidate was not judged."""
     INTERRUPTED = 130
+    """Ctrl-C. Of another signal it is 128 and its number: 143 for SIGTERM, 129 for SIGHUP."""
     NOBODY_READS = 141
     """Whoever read the output went away before its end (`| head`): the shell's own number for that, so that it is not
     taken for an incorrect candidate.
@@ -36,6 +39,9 @@ REQUIREMENT_OF_MODULE = {
     "triton": "triton>=3.6,<3.10",
     **dict.fromkeys(("transformers", "textual", "matplotlib", "openai", "networkx", "numpy"), "kernelwright"),
     **dict.fromkeys(("trl", "peft", "accelerate", "datasets", "datasketch"), "kernelwright[train]"),
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "kernelwright[serve]"),
+    **dict.fromkeys(("mcp", "mcp_types", "tomlkit"), "kernelwright[mcp]"),
+    "ray": "kernelwright[ray]",
     "bitsandbytes": "kernelwright[qlora]",
     "psycopg": "kernelwright[postgres]",
     "vllm": "kernelwright[vllm]",
@@ -44,12 +50,21 @@ REQUIREMENT_OF_MODULE = {
 """The argument of pip install for a missing module, by the module's name."""
 
 
+def require(*modules: str) -> None:
+    """Raises ModuleNotFoundError for the first of these modules that is not installed; nothing is imported."""
+    from importlib.util import find_spec
+
+    for name in modules:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
 def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
     """Returns one line for the user, and the exit code, for any exception that ends a command of `program` early."""
     import typer
 
     from kernelwright.agent.command_line.command_class import USAGE_ERROR
-    from kernelwright.policies.base import PolicyRefused, PolicyUnavailable
+    from kernelwright.policies.base import PolicyRefused, PolicyUnavailable, Trouble
     from kernelwright.tools.problem import ProblemError
     from kernelwright.tools.report import InfrastructureError
 
@@ -60,6 +75,8 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
     match error:
         case KeyboardInterrupt() | typer.Abort():
             return "interrupted", Exit.INTERRUPTED
+        case PolicyRefused(trouble=Trouble.NOT_INSTALLED):
+            return str(error), Exit.INFRASTRUCTURE
         case InputError() | ProblemError() | PolicyRefused():
             return str(error), Exit.BAD_INPUT
         case InfrastructureError():
@@ -89,33 +106,63 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
     )
 
 
-def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoReturn:
-    """Runs a typer command with the words given, and exits: one line on stderr where it ends early (with --debug
-    the traceback).
+def run(command: Callable[..., Any], name: str, words: Sequence[str]) -> NoReturn:
+    """Runs a typer command with its words, and exits: one line on stderr where it ends early (with --debug the
+    traceback).
     """
-    os.environ.setdefault(
-        "HF_HUB_DISABLE_TELEMETRY", "1"
-    )  # trl and transformers tell their makers what is run, where nobody says otherwise
+    from kernelwright.agent.interrupts import listen_for_stops
+
+    # trl and transformers report to their makers what is run, unless the user says otherwise
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    with listen_for_stops(), _without_warnings(words):
+        sys.exit(_status_of(command, name, words))
+
+
+@contextmanager
+def _without_warnings(words: Sequence[str]) -> Iterator[None]:
+    """Hides the warnings of libraries, which are for their callers (torch: "Initializing zero-element tensors is a
+    no-op"), unless --debug, `python -W` or PYTHONWARNINGS asks for them.
+    """
+    with warnings.catch_warnings():
+        if not sys.warnoptions and "--debug" not in words:
+            warnings.simplefilter("ignore")
+        yield
+
+
+def _status_of(command: Callable[..., Any], name: str, words: Sequence[str]) -> int:
+    """Runs the command and returns its exit status."""
     try:
-        code = command(args=list(given), prog_name=name, standalone_mode=False)
+        code = command(args=list(words), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
         if code == Exit.INTERRUPTED:  # what newer typers return for Ctrl-C, in silence; older ones raise Abort
             raise KeyboardInterrupt
     except BrokenPipeError:
         _throw_output_away()
-        sys.exit(Exit.NOBODY_READS)
-    except SystemExit as left:  # typer and rich end with 1 where nobody reads
-        sys.exit(Exit.NOBODY_READS if _nobody_reads(left) else left.code)
+        return Exit.NOBODY_READS
+    except SystemExit as end:  # typer and rich end with 1 where nobody reads
+        if _nobody_reads(end):
+            return Exit.NOBODY_READS
+        raise
     except (Exception, KeyboardInterrupt) as error:
-        if "--debug" in given:
+        if "--debug" in words:
             raise
-        line, code = explain(error, name)
-        print(f"{name}: {' '.join(line.split())}", file=sys.stderr)
-        if isinstance(error, OSError):
-            _try_output()
-        if code is Exit.INTERRUPTED:
-            end_process(code)
-    sys.exit(int(code or 0))
+        return _end_early(error, name)
+    return int(code or 0)
+
+
+def _end_early(error: BaseException, name: str) -> int:
+    """Prints the one line of an error, and returns the exit status."""
+    from kernelwright.agent.interrupts import exit_status_of_stop, ignore_stops
+
+    line, code = explain(error, name)
+    if code is Exit.INTERRUPTED:
+        ignore_stops()
+    print(f"{name}: {' '.join(line.split())}", file=sys.stderr)
+    if isinstance(error, OSError):
+        _try_output()
+    if code is Exit.INTERRUPTED:
+        end_process(exit_status_of_stop())
+    return code
 
 
 def _nobody_reads(error: BaseException | None) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from kernelwright.agent.interrupts import stop_on_interrupt
+from kernelwright.agent.interrupts import is_stop_handled_above, stop_on_interrupt
 
 Job = TypeVar("Job")
 
@@ -40,9 +39,8 @@ class WorkerThreads(Generic[Job]):
         The first Ctrl-C asks, `says` so on stderr, and lets what is under way end; a second one raises
         KeyboardInterrupt at once. Where somebody above waits for Ctrl-C, it is theirs.
         """
-        ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         try:
-            with stop_on_interrupt(self.stop, says) if ours else nullcontext():
+            with nullcontext() if is_stop_handled_above() else stop_on_interrupt(self.stop, says):
                 self._run(threads, watch)
         except KeyboardInterrupt:
             if not self._is_over():

@@ -38,7 +38,7 @@ class StoreTrouble(StrEnum):
     OTHER = "other"
 
 
-CODES_OF_WRONG_NAMES = frozenset({StoreTrouble.MISSING, StoreTrouble.FOREIGN, StoreTrouble.NEWER})
+CODES_OF_WRONG_NAMES = frozenset({StoreTrouble.MISSING, StoreTrouble.FOREIGN, StoreTrouble.NEWER, StoreTrouble.OLDER})
 """The user named what cannot be used; the rest is trouble of this machine or of a server."""
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,13 @@ def _unmetered(_: Lane) -> AbstractContextManager[None]:
     return nullcontext()
 
 
+def _check_compiler() -> None:
+    """Raises ModuleNotFoundError: without Triton every candidate would be told that it could not be judged."""
+    for name in ("torch", "triton"):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
 class Evaluator:
     """Holds the warm processes.
 
@@ -87,8 +95,10 @@ class Evaluator:
         sharers: processes with an evaluator on this device. elsewhere: told the target, gives what traces and compiles
         verdicts' candidates outside of this process, which takes no place of a lane; None does it here.
 
-        Raises InfrastructureError where the sandbox cannot start.
+        Raises InfrastructureError where the sandbox cannot start, and ModuleNotFoundError where torch or Triton is not
+        installed.
         """
+        _check_compiler()
         raise_open_files_limit()
         self.device = device
         self._sharers, self._limits = sharers, limits

@@ -88,7 +88,7 @@ def run_batch(
         report, files = write_everything(store, name, folder, against, {p.name: p.title for p in problems if p.title})
     return BatchResult(
         run=name, standing=standing, report=report, folder=str(folder), files=tuple(map(str, files)),
-        interrupted=interrupted, note=embedded_policy_note(settings.policy),
+        interrupted=interrupted, note=embedded_policy_note(settings.policy) if run.id == 1 else "",
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from kernelwright.agent.command_line.options import (
     DraftOptions,
     JudgingOptions,
     PolicyName,
+    Quiet,
     SamplingOptions,
     SearchOptions,
     expand_groups,
@@ -87,14 +88,15 @@ def batch(
     tune: Tune = False,
     server: Server = None,
     ray: Ray = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Write kernels for many problems at once; then a report: compiled, correct, pass@k, cost, and on a GPU speed.
 
-    Budgets are a trajectory's. Ctrl-C pauses, and the same command goes on; with more --samples, or another --policy,
-    it adds to the run. Exits with 0 where every trajectory is finished, 2 where you must change something, 3 for this
-    machine's trouble, 130 where it was paused.
+    Budgets are a trajectory's. Ctrl-C or SIGTERM pauses, and the same command goes on; with more --samples, or another
+    --policy, it adds to the run. Exits with 0 where every trajectory is finished, 2 where you must change something, 3
+    for this machine's trouble, 130 (SIGTERM: 143) where it was paused.
     """
     names = [*(what or []), *(problems or [])]
     _say_skipped(names)
@@ -117,7 +119,7 @@ def batch(
         }
         if judges is not None:
             how["judges"] = judges.evaluates
-        _run(chosen, settings, sampling.open_policy(policy), name, out or Path("runs") / name, how, as_json)
+        _run(chosen, settings, sampling.open_policy(policy), name, out or Path("runs") / name, how, as_json, quiet)
 
 
 def _say_skipped(names: list[str]) -> None:
@@ -156,14 +158,16 @@ def _run(
     folder: Path,
     how: dict[str, Any],
     as_json: bool,
+    quiet: bool,
 ) -> None:
     from kernelwright.agent.batch.running import run_batch
     from kernelwright.agent.batch.suite_choice import check_folder
-    from kernelwright.agent.viewing.show.batch import live_batch
+    from kernelwright.agent.interrupts import announce_stops
+    from kernelwright.agent.viewing.show.batch import PAUSING_MESSAGE, live_batch
 
     check_folder(folder)
     try:
-        with live_batch(quiet=as_json) as (watch, say):
+        with announce_stops(PAUSING_MESSAGE), live_batch(quiet) as (watch, say):
             batched = run_batch(chosen, policy, settings, name=name, folder=folder, watch=watch, say=say, **how)
     finally:
         policy.close()

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernelwright.agent.command_line.judges import Server, judge_at_server
+from kernelwright.agent.command_line.options import Quiet, Targets
 
 if TYPE_CHECKING:
     from kernelwright.agent.viewing.verdicts.trace import CandidateTrace
     from kernelwright.tools.pipeline import Options
     from kernelwright.tools.problem import Problem
     from kernelwright.tools.report import Failure, Report
+    from kernelwright.tools.timing.card_estimates import CardEstimate
 
 Kernel = Annotated[Path, typer.Argument(help="The candidate: a Python file with `class ModelNew`.", show_default=False)]
 Named = Annotated[
     str, typer.Option("--problem", "-p", help='"fused softmax", model.py or kernelbench:1/23.', show_default=False)
-]
-Targets = Annotated[
-    list[str] | None, typer.Option("--target", help="sm_80, 86, 89, 90, 100, 120 or gfx942; several make a matrix.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
 OwnWork = Annotated[str, typer.Option(help="What its own kernels must do: strict, share:P or report.")]
@@ -46,14 +45,17 @@ ShowTrace = Annotated[bool, typer.Option("--show-trace", help="Print what its ho
 AsJson = Annotated[bool, typer.Option("--json", help="The report as one JSON object and nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
+OUTPUT_OPTIONS = ("seed", "show_trace", "quiet", "as_json", "debug")
+"""Options that the command to be repeated does not name: its seed, and what only changes the output."""
+
 
 def check(
     context: typer.Context, kernel: Kernel, problem: Named, target: Targets = None, device: Device = "auto",
     own_work: OwnWork = "strict",
     seed: Seed = None, sizes: Sizes = 8, allow_import: AllowImport = None, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, profile: Profile = True, ncu: Ncu = False, sanitizer: Sanitizer = False,
-    show_trace: ShowTrace = False, cache: Cache = None, server: Server = None, as_json: AsJson = False,
-    debug: Debug = False,
+    show_trace: ShowTrace = False, cache: Cache = None, server: Server = None, quiet: Quiet = False,
+    as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge one kernel: does it compile, is it right, does it do its own work, how fast is it?
 
@@ -74,7 +76,7 @@ def check(
             "own_work": asked, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
             "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
         }  # fmt: skip
-        report = judge_at_server(server, found, source, device, wanted, quiet=as_json)
+        report = judge_at_server(server, found, source, device, wanted, quiet=quiet)
         _show(report, None, source, command_without_output_options(context), as_json)
         raise typer.Exit(0 if report.correct else 1)
     packages = allowed_packages(allow_import or [])
@@ -86,7 +88,7 @@ def check(
     if failure is not None:
         report = _unreadable(found, source, failure)
         if show_trace and _runs(failure):
-            trace = _trace(found, source, targets[0], place, packages, quiet=as_json)
+            trace = _trace(found, source, targets[0], place, packages, quiet=quiet)
     else:
         from kernelwright.tools.pipeline import Options
 
@@ -94,8 +96,9 @@ def check(
             targets=targets, own_work=asked, profile=profile, ncu=ncu, sanitizer=sanitizer, seed=seed, sizes=sizes,
             allow_import=packages,
         )  # fmt: skip
-        report, trace = _judge(found, source, place, options, cache, show_trace, quiet=as_json)
-    _show(report, trace, source, command_without_output_options(context), as_json)
+        report, trace = _judge(found, source, place, options, cache, show_trace, quiet=quiet)
+    estimates = _estimates(found, target or targets, quiet) if place == "cpu" and (report.correct or target) else ()
+    _show(report, trace, source, command_without_output_options(context), as_json, estimates)
     raise typer.Exit(0 if report.correct else 1)
 
 
@@ -121,7 +124,11 @@ def command_without_output_options(context: typer.Context) -> str:
     for parameter in context.command.params:
         name = parameter.name or ""
         origin = context.get_parameter_source(name)
-        if name in ("seed", "show_trace", "as_json", "debug") or origin is None or origin.name != "COMMANDLINE":
+        if (
+            name in ("seed", "show_trace", "quiet", "as_json", "debug")
+            or origin is None
+            or origin.name != "COMMANDLINE"
+        ):
             continue
         value = context.params[name]
         if isinstance(value, bool):
@@ -194,6 +201,7 @@ def _judge(
     from kernelwright.tools.pipeline import Evaluator
 
     with progress(quiet) as say, Evaluator(device=device, cache_dir=cache) as evaluator:
+        say("starting the tools")
         with defer_interrupts():
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
         trace = None
@@ -220,13 +228,29 @@ def _trace(
         return trace_host_code(problem, source, target, device, packages)
 
 
-def _show(report: Report, trace: CandidateTrace | None, source: str, command: str, as_json: bool) -> None:
-    """With a trace: before the report; in JSON the report's object has a key `trace` more."""
+def _estimates(problem: Problem, cards: Sequence[str], quiet: bool) -> tuple[CardEstimate, ...]:
+    from kernelwright.agent.viewing.show.progress import progress
+    from kernelwright.tools.timing.card_estimates import estimate_cards
+
+    with progress(quiet) as say:
+        say("counting bytes and operations")
+        return estimate_cards(problem, cards)
+
+
+def _show(
+    report: Report, trace: CandidateTrace | None, source: str, command: str, as_json: bool,
+    estimates: Sequence[CardEstimate] = (),
+) -> None:  # fmt: skip
+    """Prints the trace, the report and the estimates; in JSON the report's object with the keys `trace`, where there
+    is one, and `estimates`, where nothing was timed.
+    """
     if as_json:
-        told = json.loads(report.model_dump_json())
+        shown = json.loads(report.model_dump_json())
         if trace is not None:
-            told["trace"] = json.loads(trace.model_dump_json())
-        typer.echo(json.dumps(told, indent=2))
+            shown["trace"] = json.loads(trace.model_dump_json())
+        if estimates:
+            shown["estimates"] = [json.loads(estimate.model_dump_json()) for estimate in estimates]
+        typer.echo(json.dumps(shown, indent=2))
         return
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.agent.viewing.verdicts.verdict import report_view
@@ -237,3 +261,7 @@ def _show(report: Report, trace: CandidateTrace | None, source: str, command: st
 
         console().print(trace_view(trace, source, kind_of), "")
     console().print(report_view(report, command))
+    if estimates:
+        from kernelwright.agent.viewing.verdicts.measurements import estimates_view
+
+        console().print(estimates_view(estimates))

@@ -50,6 +50,7 @@ def mcp(
     as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge kernels for a coding agent over the Model Context Protocol, or install the server and its skill for one."""
+    from kernelwright.agent.errors import require
     from kernelwright.errors import InputError
 
     if action not in ACTIONS:
@@ -59,7 +60,7 @@ def mcp(
         return
     if transport not in TRANSPORTS:
         raise InputError(f"unknown transport {transport!r}: choose {' or '.join(TRANSPORTS)}")
-    _need_sdk()
+    require("mcp", "mcp_types", "tomlkit")
     from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.agent.mcp_server.budget import ServerBudget
     from kernelwright.agent.mcp_server.history import History
@@ -85,16 +86,6 @@ def _serve(judging: object, transport: str, host: str, port: int, token: str) ->
     serve_http(judging, __version__, host, port, token)
 
 
-def _need_sdk() -> None:
-    """Raises InputError where the extra is not installed."""
-    from importlib.util import find_spec
-
-    from kernelwright.errors import InputError
-
-    if find_spec("mcp") is None or find_spec("mcp_types") is None:
-        raise InputError('agent mcp needs the MCP SDK: pip install "kernelwright[mcp]"')
-
-
 def _need_token(transport: str, host: str, token: str) -> None:
     """Raises InputError where others than this machine could connect and no token is asked of them."""
     from kernelwright.errors import InputError
@@ -104,12 +95,13 @@ def _need_token(transport: str, host: str, token: str) -> None:
 
 
 def _install(client: str, project: Path, user: bool, device: str, as_json: bool) -> None:
+    from kernelwright.agent.errors import require
     from kernelwright.agent.mcp_server.installing import ClientProgram, install
     from kernelwright.errors import InputError
 
     if client not in tuple(ClientProgram):
         raise InputError(f"mcp install needs --client {' or --client '.join(ClientProgram)}")
-    _need_sdk()
+    require("mcp", "mcp_types", "tomlkit")
     root = Path.home() if user else project.expanduser().resolve()
     done = install(ClientProgram(client), root, user=user, arguments=() if device == "auto" else ("--device", device))
     if as_json:

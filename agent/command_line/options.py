@@ -50,7 +50,8 @@ Targets = Annotated[
     list[str] | None,
     typer.Option(
         "--target",
-        help="sm_80, 86, 89, 90, 100, 120 or gfx942; several make a matrix.",
+        help="sm_80, 86, 89, 90, 100, 120, gfx942, or a card (a100, l4, rtx4090); several make a matrix. Without a GPU "
+        "the least time that each allows for the problem is estimated.",
         rich_help_panel=JUDGING_PANEL,
     ),
 ]
@@ -77,6 +78,7 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print the result as one JSON object and nothing else.", rich_help_panel=OUTPUT_PANEL),
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on stderr.", rich_help_panel=OUTPUT_PANEL)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelwright.agent.command_line.options import Quiet
+
 if TYPE_CHECKING:
     from kernelwright.tools.manifests.manifest import Manifest
     from kernelwright.tools.problem import Problem
@@ -40,12 +42,13 @@ def problems(
     path: Place = None,
     out: Out = None,
     device: Device = "auto",
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """List the catalogue of references, or those nearest to QUERY; or measure a whole suite with --manifest."""
     if manifest:
-        _show_manifests(_measure(manifest, path, device, out, quiet=as_json), as_json)
+        _show_manifests(_measure(manifest, path, device, out, quiet), as_json)
         return
     from kernelwright.agent.problems.finding import catalogue, nearest_problems
 

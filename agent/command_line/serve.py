@@ -54,7 +54,9 @@ def serve(
     Equal candidates are judged once, also across a restart. Ctrl-C stops it; what was under way is begun again by the
     next server.
     """
-    _needs_extra()
+    from kernelwright.agent.errors import require
+
+    require("fastapi", "uvicorn", "prometheus_client")
     from kernelwright.agent.command_line.check import allowed_packages
     from kernelwright.agent.serving.routes.quotas import Limits
     from kernelwright.agent.serving.server import ServerOptions, devices_of
@@ -78,13 +80,3 @@ def serve(
     if device or judges_per_gpu > 1:
         raise InputError("--ray: the cluster has a judge for each of its GPUs; leave out --device and --judges-per-gpu")
     run(plan, lambda: RayPool(ray, workers), lambda line: typer.echo(line, err=True))
-
-
-def _needs_extra() -> None:
-    """Raises InputError where FastAPI is not installed."""
-    from importlib.util import find_spec
-
-    from kernelwright.errors import InputError
-
-    if missing := [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]:
-        raise InputError(f"agent serve needs {', '.join(missing)}: pip install 'kernelwright[serve]'")

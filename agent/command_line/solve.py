@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from kernelwright.agent.command_line.options import (
     JudgingOptions,
     KernelBench,
     PolicyName,
+    Quiet,
     SamplingOptions,
     SearchOptions,
     expand_groups,
@@ -72,13 +74,15 @@ def solve(
     db: Database = None,
     out: KernelFile = None,
     dry_run: DryRun = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Write a kernel for one problem: draft, judge, repair, refine, until the goal is reached or a budget is spent.
 
-    Ctrl-C pauses, and the same command goes on at the exact turn. Exits with 0 where a correct kernel was found,
-    1 where none was, 2 where you must change something, 3 for this machine's trouble, 130 where it was paused.
+    Ctrl-C or SIGTERM pauses, and the same command goes on at the exact turn. Exits with 0 where a correct kernel was
+    found, 1 where none was, 2 where you must change something, 3 for this machine's trouble, 130 (SIGTERM: 143) where
+    it was paused.
     """
     from kernelwright.agent.problems.finding import find_by_name
 
@@ -88,7 +92,9 @@ def solve(
         settings = settings.with_(budgets=settings.budgets.with_(minutes_unsolved=MINUTES_UNSOLVED))
     if dry_run:
         return _show_plan(found, sampling.open_unchecked(policy), settings, as_json)
-    return finish_solve(found, sampling.open_policy(policy), settings, db, out, as_json)
+    return finish_solve(
+        found, sampling.open_policy(policy), settings, db, out, as_json, quiet=quiet, cards=judging.target
+    )
 
 
 def _show_plan(problem: Problem, policy: Policy, settings: Settings, as_json: bool) -> None:
@@ -109,22 +115,28 @@ def _show_plan(problem: Problem, policy: Policy, settings: Settings, as_json: bo
 
 def finish_solve(
     problem: Problem, policy: Policy, settings: Settings, db: str | None, out: Path | None, as_json: bool,
-    forked_from: int | None = None,
+    forked_from: int | None = None, quiet: bool = False, cards: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
     """Solves with the live view, shows how it ended, and exits.
 
-    `forked_from`: the candidate after which it branches off.
+    forked_from: the candidate after which it branches off. cards: what the speed of light is estimated for where there
+    is no GPU; None for the settings' targets.
     """
+    from kernelwright.agent.interrupts import PAUSING, announce_stops
     from kernelwright.agent.solve.kernel_file import check_path, default_path
     from kernelwright.agent.solve.solving import solve_problem
     from kernelwright.agent.viewing.show.progress import live
+    from kernelwright.tools.timing.card_estimates import estimate_cards
 
     path = check_path(out or default_path(problem))
     try:
-        with live(quiet=as_json) as (watch, say):
+        with announce_stops(PAUSING), live(quiet) as (watch, say):
             solved = solve_problem(
                 problem, policy, settings, db=db, output=path, watch=watch, say=say, forked_from=forked_from
             )
+            if solved.correct and settings.device == "cpu":
+                say("counting bytes and operations")
+                solved = solved.with_(estimates=estimate_cards(problem, cards or settings.targets))
     finally:
         policy.close()
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernelwright.agent.command_line.check import AsJson, Debug, Device, KernelBench, Named, OwnWork
-from kernelwright.agent.command_line.options import Database
+from kernelwright.agent.command_line.options import Database, Quiet
 
 if TYPE_CHECKING:
     from kernelwright.agent.tuning.settings import TuneSettings
@@ -49,13 +49,13 @@ def tune(
     configurations: Configurations = 64, measured: Measured = 16, max_launches: Launches = 4000,
     max_gpu_seconds: GpuSeconds = 120.0, shape: Shapes = None, keep: Keep = 1, check: Check = 1,
     own_work: OwnWork = "strict", kernelbench: KernelBench = None, out: Out = None, picture: Picture = None,
-    db: Database = None, as_json: AsJson = False, debug: Debug = False,
+    db: Database = None, quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Search the numbers of a kernel: block sizes, warps, stages, input precision.
 
     Without a GPU it prunes by compiling alone, prints what remains, and writes no kernel. With one it measures, judges
-    the winner in full and writes it. Ctrl-C stops, and the same command goes on. Exits with 0 when done, 1 where the
-    kernel is not right.
+    the winner in full and writes it. Ctrl-C or SIGTERM stops, and the same command goes on. Exits with 0 when done, 1
+    where the kernel is not right.
     """
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
     from kernelwright.agent.command_line.options import precision_class
@@ -73,7 +73,7 @@ def tune(
         classes=True,
     )  # fmt: skip
     path = check_path(out or default_path(kernel), kernel)
-    tuned = _run(kernel, source, found, settings, path, picture, check, db, quiet=as_json)
+    tuned = _run(kernel, source, found, settings, path, picture, check, db, quiet=quiet)
     if as_json:
         typer.echo(tuned.model_dump_json(indent=2))
     else:
@@ -88,7 +88,7 @@ def _run(
     kernel: Path, source: str, problem: Problem, settings: TuneSettings, path: Path, picture: Path | None, check: int,
     db: str | None, quiet: bool,
 ) -> TuningResult:  # fmt: skip
-    from kernelwright.agent.interrupts import defer_interrupts
+    from kernelwright.agent.interrupts import PAUSING, announce_stops, defer_interrupts
     from kernelwright.agent.tuning.files import draw_picture, journal_of, picture_of, write_tuned
     from kernelwright.agent.tuning.journal import Journal
     from kernelwright.agent.tuning.tuning import Tuner, identity_of
@@ -96,7 +96,8 @@ def _run(
     from kernelwright.tools.hardware.machine_info import version
     from kernelwright.tools.pipeline import Evaluator
 
-    with progress(quiet) as say, Evaluator(device=settings.device) as evaluator:
+    with announce_stops(PAUSING), progress(quiet) as say, Evaluator(device=settings.device) as evaluator:
+        say("starting the tools")
         with defer_interrupts():
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
         place = evaluator.environment().gpu or "cpu"

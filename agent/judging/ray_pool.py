@@ -197,10 +197,8 @@ def _connect(address: str) -> bool:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray tells its makers what is run, unless it is told not to
     # Ray reads this when it is imported. It would print the death of actors on stdout, amid the JSON of a command.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
-    try:
-        import ray
-    except ImportError:
-        raise InputError("--ray needs Ray: pip install 'kernelwright[ray]'") from None
+    import ray
+
     _check_address(address)
     if ray.is_initialized():
         return False

@@ -12,6 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
+from kernelwright.agent.interrupts import stop_was_asked
 from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_identity
 from kernelwright.agent.loop.machine import POLICY_STATES, Outcome, State, follow
 from kernelwright.agent.loop.policy_question import QuestionWriter
@@ -29,6 +30,7 @@ from kernelwright.store.models import State as CandidateState
 from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError, Report, Rung
+from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
 Watch = Callable[["Run", str], None]
 """Called at every change with the run, and with a description of its current action."""
@@ -201,6 +203,8 @@ class Run:
             report = self._judging.report(
                 self.problem, self.current, self.attempts, lambda doing: self._watch(self, doing)
             )
+            if stop_was_asked() and report.failure is not None and report.failure.fault in UNCACHED_FAULTS:
+                raise KeyboardInterrupt  # a scheduler signals all processes of a job, the candidate's among them
             self._record(report)
         self._climb()
 

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, InputRequiredResult
 
-from kernelwright.agent.errors import Exit
+from kernelwright.agent.interrupts import STOP_SIGNALS
 from kernelwright.agent.mcp_server.answers import Answer
 from kernelwright.agent.mcp_server.judging import ServerJudge
 from kernelwright.agent.mcp_server.tools import Tools, tool_result
@@ -57,23 +57,25 @@ class KernelServer(MCPServer[Any]):
 
 
 def serve_stdio(judging: ServerJudge, version: str) -> None:
-    """Serves one client until it closes stdin, or Ctrl-C ends the process."""
-    _end_at_ctrl_c(judging)
+    """Serves one client until it closes stdin, or Ctrl-C or SIGTERM ends the process."""
+    _end_at_signals(judging)
     with _warmed(judging):
         KernelServer(judging, version).run("stdio")
 
 
-def _end_at_ctrl_c(judging: ServerJudge) -> None:
+def _end_at_signals(judging: ServerJudge) -> None:
     """Ends the process with its verdicts, and waits for no thread: the SDK's reader of stdin sits in one that nothing
     ends but its client.
     """
 
-    def end(*_: object) -> None:
+    def end(number: int, frame: object) -> None:
         judging.close()
         atexit._run_exitfuncs()
-        os._exit(Exit.INTERRUPTED)
+        os._exit(128 + number)
 
-    signal.signal(signal.SIGINT, end)
+    for number in STOP_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
 
 
 def serve_http(judging: ServerJudge, version: str, host: str, port: int, token: str) -> None:

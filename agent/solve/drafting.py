@@ -96,7 +96,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         self._check_drafting()
         if transformed is not None:
             return transformed
-        self._say("the compiler drafts")
+        self._say("drafting (compiler)")
         strict = own_work == "strict" or partial
         mode = Mode.STRICT if strict else Mode.SHARE
         varied = varied_sources(problem)

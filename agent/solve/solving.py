@@ -22,6 +22,7 @@ from kernelwright.policies.base import Policy, Value
 from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
+from kernelwright.tools.timing.card_estimates import CardEstimate
 
 
 class Solved(Value):
@@ -57,11 +58,13 @@ class Solved(Value):
     resumed: bool = False
     spent: Spent
     report: Report | None = None
-    """The report of the best candidate; where none is correct, of the last one."""
+    """The report of the best candidate; where none is correct, of the one that came furthest."""
+    estimates: tuple[CardEstimate, ...] = ()
+    """Without a GPU, of a correct kernel: the least time that the targets' cards allow for the problem."""
     next_steps: NextSteps | None = None
     """What to do after a run that found no correct kernel; None after every other."""
     note: str = ""
-    """What the embedded policy says of itself; empty for every other."""
+    """What the embedded policy says of itself, in the first run of a database; empty for every other."""
 
     @property
     def exit(self) -> Exit:
@@ -129,8 +132,8 @@ def solve_problem(
 
 def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
     best = run.best
-    last = run.attempts[-1].report if run.attempts else None
-    report = best.report if best else last
+    furthest = max(run.attempts, key=lambda attempt: attempt.rank, default=None)
+    report = best.report if best else furthest and furthest.report
     assert run.stop_reason is not None
     return Solved(
         problem=run.problem.name,
@@ -155,7 +158,7 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
         spent=run.spent,
         report=report,
         next_steps=next_steps(run.problem, run.settings, run.attempts, run.stop_reason, run.store, refused),
-        note=embedded_policy_note(run.settings.policy),
+        note=embedded_policy_note(run.settings.policy) if run.trajectory_id == 1 else "",
     )
 
 

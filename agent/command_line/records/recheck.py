@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kernelwright.agent.command_line.options import Database, Debug, Device
+from kernelwright.agent.command_line.options import Database, Debug, Device, Quiet
 
 Where = Annotated[str | None, typer.Argument(metavar="DATABASE", hidden=True, help="The old place of --db.")]
 """Where the database was named before `--db`. To be removed with version 0.2."""
@@ -19,17 +19,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="What changed as one JSON o
 
 def recheck(
     database: Where = None, run: Run = None, device: Device = "auto", workers: Workers = None, limit: Limit = None,
-    db: Database = None, as_json: AsJson = False, debug: Debug = False,
+    db: Database = None, quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge stored candidates again with today's judge, and say which verdicts changed and why.
 
     The new verdicts are saved, the old ones kept; rewards that were stored are computed for the new ones too. What this
     version of the judge has judged is not judged again, so the same command goes on where it was stopped. Exits with 0
     when all are judged (changed or not), 2 for what cannot be used, 3 where some could not be judged on this machine,
-    130 where it was interrupted.
+    130 (SIGTERM: 143) where it was interrupted.
     """
     from kernelwright.agent.command_line.arguments import choose_device, named_database
     from kernelwright.agent.errors import Exit
+    from kernelwright.agent.interrupts import PAUSING, announce_stops
     from kernelwright.agent.replay.rechecking import RecheckRequest
     from kernelwright.agent.replay.rechecking import recheck as recheck_all
     from kernelwright.agent.viewing.show.progress import console, progress
@@ -37,7 +38,7 @@ def recheck(
     where = named_database(db, database)
     _check_there(where)
     asked = RecheckRequest(run=run, device=choose_device(device), workers=workers or os.cpu_count() or 2, limit=limit)
-    with progress(quiet=as_json) as say:
+    with announce_stops(PAUSING), progress(quiet) as say:
         found = recheck_all(asked, where, say)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))

@@ -16,6 +16,7 @@ from kernelwright.agent.command_line.options import (
     Database,
     Debug,
     Device,
+    Quiet,
     SamplingOptions,
     expand_groups,
 )
@@ -59,13 +60,14 @@ def replay(
     device: Device = "auto",
     workers: Workers = None,
     db: Database = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Send a stored trajectory through the machine again: show it, judge it with today's tools, or branch off.
 
-    The replies are the stored ones. Exits with 1 where a verdict differs, 130 where it was interrupted; with --fork as
-    `agent solve` does.
+    The replies are the stored ones. Exits with 1 where a verdict differs, 130 (SIGTERM: 143) where it was interrupted;
+    with --fork as `agent solve` does.
     """
     from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.errors import InputError
@@ -74,7 +76,7 @@ def replay(
         raise InputError("--policy is for a branch: say after which turn, such as --fork 3")
     if fork is None:
         place = choose_device(device) if execute or rescore else "cpu"
-        return _replay(id, run, execute, rescore, place, workers or os.cpu_count() or 2, db, as_json)
+        return _replay(id, run, execute, rescore, place, workers or os.cpu_count() or 2, db, as_json, quiet)
     if id is None or run is not None or policy is None or execute or rescore:
         raise InputError("--fork TURN needs a trajectory and --policy, and neither --run, --execute nor --rescore")
     told: dict[str, object] = {
@@ -87,12 +89,12 @@ def replay(
         "device": choose_device(device),
         "budgets": budget.budgets(),
     }
-    return _fork(id, fork, told, (search, goal), lambda: sampling.open_policy(policy), db, out, as_json)
+    return _fork(id, fork, told, (search, goal), lambda: sampling.open_policy(policy), db, out, as_json, quiet)
 
 
 def _replay(
     id: str | None, run: str | None, execute: bool, rescore: bool, device: str, workers: int, db: str | None,
-    as_json: bool
+    as_json: bool, quiet: bool
 ) -> None:  # fmt: skip
     from kernelwright.agent.errors import Exit
     from kernelwright.agent.replay.rejudging import ReplayRequest, replay_all
@@ -101,7 +103,7 @@ def _replay(
     asked = ReplayRequest(
         id=id, run=run, execute=execute, rescore=rescore, device=device, workers=workers if run else 1
     )
-    with progress(quiet=as_json) as say:
+    with progress(quiet) as say:
         replays = replay_all(asked, db, say)
     if as_json:
         typer.echo(replays.model_dump_json(indent=2))
@@ -117,6 +119,7 @@ def _replay(
 def _fork(
     id: str, turn: int, told: dict[str, object], chosen: tuple[str | None, str | None],
     open_policy: Callable[[], Policy], db: str | None, out: Path | None, as_json: bool,
+    quiet: bool,
 ) -> None:  # fmt: skip
     from kernelwright.agent.command_line.arguments import choose_goal, choose_search
     from kernelwright.agent.databases import open_store
@@ -131,4 +134,4 @@ def _fork(
     if search is not None:
         settings = settings.with_(search=choose_search(search))
     settings = settings.with_(goal=choose_goal(goal or row.goal, settings.device))
-    finish_solve(problem, open_policy(), settings, db, out, as_json, forked_from=origin)
+    finish_solve(problem, open_policy(), settings, db, out, as_json, forked_from=origin, quiet=quiet)

@@ -109,10 +109,11 @@ def _both(one: Estimate, best: Estimate) -> str:
 
 
 def cost_text(cost: Cost) -> str:
-    """Writes a cost as one line."""
+    """Writes a cost as one line; its seconds are sums over runs, which go on at the same time."""
     dollars = "dollars unknown" if cost.dollars is None else f"${cost.dollars:.4f}"
     times = (
-        f"{cost.policy_seconds:.0f} s of policy, {cost.tool_seconds:.0f} s of tools, {cost.gpu_seconds:.0f} s of GPU"
+        f"summed over runs {cost.policy_seconds:.0f} s of policy, {cost.tool_seconds:.0f} s of tools, "
+        f"{cost.gpu_seconds:.0f} s of GPU"
     )
     return f"{cost.turns} turns, {cost.tokens:,} tokens, {dollars}, {times}"
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from kernelwright.agent.viewing.report.texts import figure_rows
+from kernelwright.agent.viewing.show.rendering import show
 from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, format_ratio, quoted_text
 
 if TYPE_CHECKING:
@@ -23,16 +21,14 @@ if TYPE_CHECKING:
 
 MAX_RUNS_SHOWN = 12
 """Runs at work that are shown."""
-LOG_INTERVAL_SECONDS = 30.0
-"""Seconds between two lines of a log."""
-PAUSING_POLL_SECONDS = 0.2
-"""Seconds between two looks at whether a batch pauses, which is shown at once."""
 PAUSING_MESSAGE = "pausing after what the judges and servers are at; Ctrl-C again leaves at once"
 """Shown from the first Ctrl-C on, until the runs are paused."""
 
 
 class LiveBatch:
-    """Renders a batch, a few times a second."""
+    """A batch: the runs at work in a terminal, their number in a log."""
+
+    seconds_between_lines = 10.0
 
     def __init__(self) -> None:
         self._batch: Batch | None = None
@@ -47,10 +43,17 @@ class LiveBatch:
         self._doing, self._batch = doing, None
 
     def line(self) -> str:
-        """The one line, without colours, for where there is no terminal."""
+        """How many runs are done, and what the oldest one under way is doing."""
         if self._batch is None:
             return self._doing
-        return PAUSING_MESSAGE if self._batch.pausing else standing_line(self._batch.standing).plain
+        if self._batch.pausing:
+            return f"pausing, {len(self._batch.doing)} under way"
+        doing = [f"{run.problem}, turn {run.turn}, {run.state}: {run.doing}" for run in self._batch.doing[:1]]
+        return "; ".join([", ".join(standing_parts(self._batch.standing)), *doing])
+
+    def take_events(self) -> list[str]:
+        """Returns nothing: the counts say how many runs have ended."""
+        return []
 
     def __rich__(self) -> RenderableType:
         if self._batch is None:
@@ -86,7 +89,12 @@ def lanes_view(standing: BatchStatus) -> Table:
 
 
 def standing_line(standing: BatchStatus) -> Text:
-    """Writes how far a batch is as one line."""
+    """Writes how far a batch is as one line, with its seconds."""
+    return Text(", ".join([*standing_parts(standing), f"{standing.seconds:.0f} s"]), style=QUIET)
+
+
+def standing_parts(standing: BatchStatus) -> list[str]:
+    """Counts the runs of a batch: `3 of 10 done`, `2 correct here`."""
     parts = [
         f"{standing.done} of {standing.jobs} done",
         f"{standing.correct} correct here",
@@ -99,48 +107,15 @@ def standing_line(standing: BatchStatus) -> Text:
         parts.append(f"{standing.paused} paused")
     if standing.busy_elsewhere:
         parts.append(f"{standing.busy_elsewhere} at work in another process")
-    return Text(f"{', '.join(parts)}, {standing.seconds:.0f} s", style=QUIET)
+    return parts
 
 
 @contextmanager
 def live_batch(quiet: bool = False) -> Iterator[tuple[Callable[[Batch], None], Callable[[str], None]]]:
-    """Shows a batch at work. Where stderr is no terminal it writes a line now and then: a log shows how far a batch of
-    hours is.
-    """
-    console = Console(stderr=True)
+    """Shows a batch at work on stderr: a table in a terminal, lines elsewhere."""
     shown = LiveBatch()
-    if quiet:
+    with show(shown, quiet):
         yield shown.watch, shown.say
-        return
-    if not console.is_terminal:
-        with _lines(shown):
-            yield shown.watch, shown.say
-        return
-    from rich.live import Live
-
-    with Live(shown, console=console, refresh_per_second=4, transient=True):
-        yield shown.watch, shown.say
-
-
-@contextmanager
-def _lines(shown: LiveBatch) -> Iterator[None]:
-    over = threading.Event()
-
-    def tell() -> None:
-        told, told_at = "", time.monotonic()
-        while not over.wait(min(PAUSING_POLL_SECONDS, LOG_INTERVAL_SECONDS)):
-            line, now = shown.line(), time.monotonic()
-            if line != told and (line == PAUSING_MESSAGE or now - told_at >= LOG_INTERVAL_SECONDS):
-                print(line, file=sys.stderr, flush=True)
-                told, told_at = line, now
-
-    teller = threading.Thread(target=tell, name="batch-lines", daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        over.set()
-        teller.join()
 
 
 def batched_view(batched: BatchResult) -> RenderableType:

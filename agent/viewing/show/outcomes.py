@@ -25,6 +25,7 @@ from kernelwright.agent.viewing.show.words import (
     quoted_text,
 )
 from kernelwright.agent.viewing.verdicts.failure import failure_view
+from kernelwright.agent.viewing.verdicts.measurements import estimates_view
 from kernelwright.tools.report import Environment
 
 
@@ -33,12 +34,16 @@ def solved_view(solved: Solved) -> RenderableType:
     unusable = solved.stop_reason is StopReason.PROBLEM
     failed = "the problem cannot be judged" if unusable else "no correct kernel"
     verdict = ("correct", GOOD) if solved.correct else (failed, BAD)
+    if solved.stop_reason in PAUSING_REASONS and not solved.correct:
+        verdict = ("paused", WARN)
     parts: list[RenderableType] = [
         Text.assemble(verdict, "  ", (solved.problem, "bold"), ", ", quoted_text(solved.verified))
     ]
     if not solved.correct and solved.report and solved.report.failure:
         parts.append(failure_view(solved.report.failure))
     parts.append(facts_table(_rows(solved)))
+    if solved.estimates:
+        parts.append(estimates_view(solved.estimates))
     if solved.next_steps is not None:
         parts += [Text("what to do next", style=LABEL), facts_table(_next_rows(solved.next_steps))]
     if solved.note:

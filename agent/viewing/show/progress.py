@@ -1,21 +1,22 @@
-"""Consoles for results and for progress: results go to stdout; a run's progress is shown on stderr and then removed."""
+"""The console for results on stdout, and the activities of commands of one step after the other: `progress`, `live`."""
 
 from __future__ import annotations
 
+import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.spinner import Spinner
 from rich.text import Text
 
+from kernelwright.agent.viewing.show.rendering import show
 from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, format_ratio, quoted_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kernelwright.agent.loop.attempts import Attempt
     from kernelwright.agent.loop.run import Run
 
@@ -26,63 +27,123 @@ MIN_PIPE_WIDTH_COLUMNS = 140
 
 def console() -> Console:
     """Returns the console for results, as wide as the terminal where there is one."""
-    from rich.console import Console
-
     found = Console()
-    return found if found.is_terminal else Console(width=max(found.width, MIN_PIPE_WIDTH_COLUMNS))
+    if found.is_terminal:
+        return found
+    return Console(file=cast(TextIO, TrimmedOutput()), width=max(found.width, MIN_PIPE_WIDTH_COLUMNS))
+
+
+class TrimmedOutput:
+    """stdout without the spaces at the ends of lines that tables are padded with, for files and pipes."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        """Writes whole lines, as rich prints them."""
+        sys.stdout.write(re.sub(r"[ \t]+(?=\n|$)", "", text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flushes stdout."""
+        sys.stdout.flush()
+
+    def isatty(self) -> bool:
+        """Returns False: it is used where stdout is no terminal."""
+        return False
+
+
+class CurrentStep:
+    """The current step of a command and the seconds since its beginning."""
+
+    seconds_between_lines = 3.0
+
+    def __init__(self) -> None:
+        self.doing = ""
+        self._spinner = Spinner("dots")
+        self._since = time.monotonic()
+
+    def say(self, doing: str) -> None:
+        """Begins another step; the same step again goes on."""
+        if doing != self.doing:
+            self.doing, self._since = doing, time.monotonic()
+
+    def line(self) -> str:
+        """The current step."""
+        return self.doing
+
+    def take_events(self) -> list[str]:
+        """Returns nothing: steps leave no results."""
+        return []
+
+    def spinner(self, prefix: Text | None = None) -> Spinner:
+        """The step with its seconds beside a spinner."""
+        seconds = time.monotonic() - self._since
+        doing = quoted_text(self.doing or "starting", limit=200)
+        self._spinner.update(text=Text.assemble(prefix or Text(), doing, (f", {seconds:.0f} s", QUIET)))
+        return self._spinner
+
+    def __rich__(self) -> RenderableType:
+        return self.spinner()
 
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Gives a function that says the current step. It says nothing where `quiet`, or where stderr is not a terminal."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda step: None
-        return
-    with console.status("starting") as status:
-        yield lambda step: status.update(escape(step))
+    """Gives a function that says the current step. It says nothing where `quiet`."""
+    step = CurrentStep()
+    with show(step, quiet):
+        yield step.say
 
 
 MAX_TURNS_SHOWN = 6
-"""Turns shown, the latest ones."""
+"""Turns shown in a terminal, the latest ones."""
 
 
-class LiveRun:
-    """Renders a run, several times a second."""
+class LiveRun(CurrentStep):
+    """A run: its turns with their verdicts, and what it is doing."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.run: Run | None = None
-        self.doing = "starting"
-        self._spinner = Spinner("dots")
-        self._since = time.monotonic()
+        self._turns_told = 0
 
     def watch(self, run: Run, doing: str) -> None:
         """Shows the run and its current action."""
+        if self.run is None:
+            self._turns_told = len(run.attempts)  # turns of an earlier call are no news
         self.run = run
         self.say(doing)
 
-    def say(self, doing: str) -> None:
-        """Shows the current action with the seconds since its beginning."""
-        self.doing, self._since = doing, time.monotonic()
+    def line(self) -> str:
+        """`turn 2, repair: waiting for the model`."""
+        return f"{self._state()}{self.doing}" if self.doing else ""
+
+    def take_events(self) -> list[str]:
+        """Returns the verdict of each turn that has ended."""
+        if self.run is None:
+            return []
+        attempts = self.run.attempts[self._turns_told :]
+        self._turns_told += len(attempts)
+        return [_turn_line(attempt) for attempt in attempts]
 
     def __rich__(self) -> RenderableType:
-        seconds = time.monotonic() - self._since
-        self._spinner.update(
-            text=Text.assemble(self._state(), quoted_text(self.doing, limit=200), (f", {seconds:.0f} s", QUIET))
-        )
+        spinner = self.spinner(Text(self._state(), style=LABEL))
         if self.run is None:
-            return self._spinner
+            return spinner
         return Group(
-            *[_turn(attempt) for attempt in self.run.attempts[-MAX_TURNS_SHOWN:]], self._spinner, _standing(self.run)
+            *[_turn(attempt) for attempt in self.run.attempts[-MAX_TURNS_SHOWN:]], spinner, _standing(self.run)
         )
 
-    def _state(self) -> Text:
-        if self.run is None:
-            return Text()
-        return Text.assemble((f"turn {len(self.run.attempts) + 1} ", LABEL), (f"{self.run.state} ", "bold"))
+    def _state(self) -> str:
+        return "" if self.run is None else f"turn {len(self.run.attempts) + 1}, {self.run.state}: "
+
+
+def _turn_line(attempt: Attempt) -> str:
+    """`turn 2, repair by compiler: it compiled; ...`, for a log."""
+    report = attempt.report
+    assert report is not None
+    verdict = "correct" if report.correct else report.explanation
+    speed = f", {format_ratio(report.speedup)} of eager" if report.speedup is not None else ""
+    return f"turn {attempt.turn + 1}, {attempt.action}, written by the {attempt.origin}: {verdict}{speed}"
 
 
 def _turn(attempt: Attempt) -> Text:
@@ -114,16 +175,7 @@ def _standing(run: Run) -> Text:
 
 @contextmanager
 def live(quiet: bool = False) -> Iterator[tuple[Callable[[Run, str], None], Callable[[str], None]]]:
-    """Gives what a run tells its changes to, and what says a step before there is a run.
-
-    Silent where stderr is no terminal.
-    """
-    console = Console(stderr=True)
+    """Gives what a run tells its changes to, and what says a step before there is a run."""
     shown = LiveRun()
-    if quiet or not console.is_terminal:
-        yield shown.watch, shown.say
-        return
-    from rich.live import Live
-
-    with Live(shown, console=console, refresh_per_second=8, transient=True):
+    with show(shown, quiet):
         yield shown.watch, shown.say

@@ -4,7 +4,7 @@ speed of light.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -37,6 +37,7 @@ from kernelwright.tools.report import (
     ProfileResult,
     Roofline,
 )
+from kernelwright.tools.timing.card_estimates import CardEstimate
 
 MAX_TABLE_ROWS = 12
 """Specialisations shown for one target: an autotuned kernel may have a hundred."""
@@ -210,6 +211,18 @@ def roofline_text(roofline: Roofline) -> str:
     else:
         cost = f"{format_bytes(roofline.bytes)} at {format_rate(roofline.bytes_per_second, 'B')}"
     return f"{format_milliseconds(roofline.milliseconds)} ({roofline.bound or 'memory'} bound: {cost})"
+
+
+def estimates_view(estimates: Sequence[CardEstimate]) -> Table:
+    """Shows the speed of light of a problem on cards that are not here."""
+    return facts_table(("estimate" if number == 0 else "", line) for number, line in enumerate(_estimates(estimates)))
+
+
+def _estimates(estimates: Sequence[CardEstimate]) -> Iterator[str]:
+    for one in estimates:
+        card = f"{one.card} ({one.stands_for} is not tabulated)" if one.stands_for else one.card
+        yield f"{card}: at least {roofline_text(one.roofline)}"
+    yield "a bound of the problem by the cards' data sheets, not a time of this kernel"
 
 
 def _not_launched(profile: ProfileResult) -> dict[str, float]:

@@ -115,7 +115,7 @@ def _open_judges(options: OnlineOptions, device: str, say: Say) -> JudgePool | P
     InfrastructureError.
     """
     if options.ray is None:
-        say(f"starting {options.judges} judges")
+        say("starting the judge" if options.judges == 1 else f"starting {options.judges} judges")
         return JudgePool(device, options.judges, verdict_cache_folder(options.db), options.judge_gpus)
     from kernelwright.agent.judging.pool import DeviceKind
     from kernelwright.agent.judging.ray_pool import RayPool

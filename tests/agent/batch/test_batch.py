@@ -274,34 +274,21 @@ def test_problems_are_chosen_from_suites_folders_and_files_each_once(tmp_path):
         choose_problems([])
 
 
-def next_line(capsys):
-    said = ""
-    while not said.endswith("\n"):
-        time.sleep(0.01)
-        said += capsys.readouterr().err
-    return said
-
-
-def test_where_stderr_is_no_terminal_a_line_now_and_then_says_how_far_it_is(capsys, monkeypatch):
+def test_a_log_line_of_a_batch_says_how_far_it_is_and_what_it_is_doing():
     from types import SimpleNamespace
 
-    from kernelwright.agent.batch.runs import BatchStatus
-    from kernelwright.agent.viewing.show import batch as shown
+    from kernelwright.agent.batch.runs import BatchStatus, RunActivity
+    from kernelwright.agent.viewing.show.batch import LiveBatch
 
-    monkeypatch.setattr(shown, "LOG_INTERVAL_SECONDS", 0.05)
     standing = BatchStatus(
         jobs=9, done=2, here=2, correct=1, faster=0, paused=0, busy_elsewhere=0, seconds=3.0, lanes=()
     )
-    with shown.live_batch() as (watch, say):
-        say("opening the policy")
-        assert next_line(capsys) == "opening the policy\n"
-        watch(SimpleNamespace(standing=standing, pausing=False))
-        assert next_line(capsys) == "2 of 9 done, 1 correct here, 0 faster than eager, 3 s\n"
-        time.sleep(0.2)
-        assert capsys.readouterr().err == "", "no line twice"
-        monkeypatch.setattr(shown, "LOG_INTERVAL_SECONDS", 60.0)
-        watch(SimpleNamespace(standing=standing, pausing=True))
-        assert next_line(capsys).startswith("pausing after what the judges and servers are at; Ctrl-C again")
-    with shown.live_batch(quiet=True) as (watch, say):
-        time.sleep(0.1)
-    assert capsys.readouterr().err == ""
+    doing = [RunActivity("fused_silu", 0, 2, "repair", "waiting for the model", None)]
+    shown = LiveBatch()
+    shown.say("opening the policy")
+    assert shown.line() == "opening the policy"
+    shown.watch(SimpleNamespace(standing=standing, pausing=False, doing=doing))
+    counts = "2 of 9 done, 1 correct here, 0 faster than eager"
+    assert shown.line() == f"{counts}; fused_silu, turn 2, repair: waiting for the model"
+    shown.watch(SimpleNamespace(standing=standing, pausing=True, doing=doing))
+    assert shown.line() == "pausing, 1 under way"

@@ -71,7 +71,7 @@ def whole(tmp_path_factory, script):
 
 def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_was_verified(tmp_path, script, whole):
     folder, done = whole
-    assert done.stderr == "", "progress is for terminals"
+
     solved = json.loads(done.stdout)
     assert solved["stop_reason"] == "target_reached"
     assert (solved["spent"]["turns"], solved["turn"], solved["speedup"]) == (8, 7, None)

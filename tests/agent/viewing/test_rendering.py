@@ -1,0 +1,95 @@
+"""Progress on stderr: one activity, shown live in a terminal and as lines everywhere else."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from kernelwright.agent.viewing.show.progress import CurrentStep, progress
+from kernelwright.agent.viewing.show.rendering import FIRST_LINE_SECONDS, HEARTBEAT_SECONDS, LineLog
+
+
+@pytest.fixture
+def log(capsys):
+    """`log(step, at)`: says a step, polls at that second, and returns what was printed."""
+    activity = CurrentStep()
+    lines = LineLog(activity)
+
+    def polled(step, at):
+        activity.say(step)
+        lines.print_due(lines._started + at)
+        return capsys.readouterr().err
+
+    return polled
+
+
+def test_a_command_that_ends_within_seconds_prints_nothing(log):
+    assert log("starting the tools", FIRST_LINE_SECONDS - 0.1) == ""
+
+
+def test_a_step_is_printed_once_and_the_next_one_after_an_interval(log):
+    assert log("starting the tools", 3.0) == "[3 s] starting the tools\n"
+    assert log("starting the tools", 4.0) == ""
+    assert log("tracing", 4.5) == "", "steps that last a moment pass unseen"
+    assert log("compiling for sm_90", 6.5) == "[6 s] compiling for sm_90\n"
+
+
+def test_a_silent_stretch_repeats_its_step_with_the_seconds_so_far(log):
+    log("drafting (compiler)", 5.0)
+    assert log("drafting (compiler)", 5.0 + HEARTBEAT_SECONDS - 1) == ""
+    assert log("drafting (compiler)", 5.0 + HEARTBEAT_SECONDS) == "[20 s] drafting (compiler), 15 s\n"
+    assert log("drafting (compiler)", 5.0 + 2 * HEARTBEAT_SECONDS) == "[35 s] drafting (compiler), 30 s\n"
+
+
+def test_what_a_problem_calls_itself_cannot_break_the_line_or_the_terminal(log):
+    assert log("judging \x1b[2Ja\nb", 5.0).count("\n") == 1
+
+
+def test_a_stderr_that_is_closed_ends_nothing(monkeypatch):
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    activity = CurrentStep()
+    activity.say("tracing")
+    lines = LineLog(activity)
+    lines.print_due(lines._started + 5.0)
+
+
+def test_quiet_shows_nothing_and_starts_no_thread(capsys):
+    before = threading.active_count()
+    with progress(quiet=True) as say:
+        say("tracing")
+        assert threading.active_count() == before
+    assert capsys.readouterr().err == ""
+
+
+WORK = """
+import time
+from kernelwright.agent.viewing.show import rendering
+from kernelwright.agent.viewing.show.progress import progress
+rendering.FIRST_LINE_SECONDS = 0.0
+with progress() as say:
+    say("tracing")
+    time.sleep(1.5)
+print("result")
+"""
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_terminal_gets_the_live_view_and_a_dumb_one_lines(term):
+    leader, follower = pty.openpty()
+    surroundings = {**os.environ, "TERM": term}
+    done = subprocess.run(
+        [sys.executable, "-c", WORK], stdout=subprocess.PIPE, stderr=follower, text=True, env=surroundings, check=True
+    )
+    os.close(follower)
+    shown = os.read(leader, 100_000).decode()
+    os.close(leader)
+    assert done.stdout == "result\n"
+    assert "tracing" in shown
+    assert ("\x1b[" in shown) == (term == "xterm")
+    assert ("[0 s] tracing" in shown) == (term == "dumb")

@@ -1,0 +1,74 @@
+"""Estimates the speed of light of a problem on cards that are not here: bytes and operations over published peaks.
+
+It is a bound of the problem, which no kernel goes below; the time of a particular kernel is not estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kernelwright.tools.hardware.peaks import PEAKS, Peak, peak_of, peak_of_target
+from kernelwright.tools.hardware.targets import parse_target
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Roofline, Value
+from kernelwright.tools.timing.roofline import roofline
+from kernelwright.tools.timing.speed_of_light import work_of
+
+
+class CardEstimate(Value):
+    """The least time that one card allows for a problem."""
+
+    card: str
+    """The card whose peaks are used, as its data sheet names it: `A100 SXM4 80GB`."""
+    stands_for: str = ""
+    """The card that was named where its own peaks are not tabulated; empty where they are, and for a target."""
+    target: str
+    """sm_80 ..., gfx942."""
+    source: str
+    """The data sheet of the peaks."""
+    roofline: Roofline
+    """Bytes, operations, which of them bounds the time, and the milliseconds."""
+
+
+def estimate_cards(problem: Problem, names: Iterable[str]) -> tuple[CardEstimate, ...]:
+    """Returns an estimate for each card or target named, each card once; nothing where the reference cannot be
+    counted on tensors without data.
+
+    names: as `--target` takes them: a card (a100, l4, rtx4090) or a target (sm_80), which stands for its best known
+    card.
+    """
+    cards: dict[str, tuple[Peak, str]] = {}
+    for name in names:
+        peak, stands_for = _peak_named(name)
+        if peak is not None:
+            cards.setdefault(peak.gpu, (peak, stands_for))
+    work = work_of(problem) if cards else None
+    if work is None:
+        return ()
+    return tuple(
+        CardEstimate(
+            card=peak.gpu,
+            stands_for=stands_for,
+            target=peak.target,
+            source=peak.source,
+            roofline=roofline(work, peak.bytes_per_second, peak.rates),
+        )
+        for peak, stands_for in cards.values()
+    )
+
+
+def _peak_named(name: str) -> tuple[Peak | None, str]:
+    """Returns the peaks of the card, or of its target's first card with the name that it stands for.
+
+    The first card of the table that has the model's word is taken, unless the name says more (`H100 PCIe`).
+    """
+    spaced = name.upper().replace("RTX", "RTX ").replace("_", " ").split()
+    if len(spaced) == 1 or spaced[0] == "RTX":
+        own = next((peak for peak in PEAKS if spaced[-1] in peak.gpu.upper().split()), None)
+    else:
+        own = peak_of(" ".join(spaced))
+    target = parse_target(name).name
+    if own is not None:
+        return own, ""
+    is_target = name.lower().removeprefix("sm_").removeprefix("sm").replace(".", "")[:2].isdigit() or name == target
+    return peak_of_target(target), "" if is_target else name
