@@ -19,8 +19,8 @@ HEAD = """# Command line
 
 Written by `docs/command_line_page.py` from the commands' own help. `agent` writes and judges kernels, `rl` trains the
 policy. Exit statuses, of every command: 0 done (of `agent check`: a correct kernel), 1 not correct, 2 something that
-you gave cannot be used, 3 this machine's trouble, 130 interrupted, 141 nobody read
-the output to its end. Each but the last is said with one line on stderr.
+you gave cannot be used, 3 this machine's trouble or a package that is not installed, 130 interrupted (143 by SIGTERM,
+129 by SIGHUP), 141 nobody read the output to its end. Each but the last is said with one line on stderr.
 """
 
 

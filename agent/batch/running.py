@@ -13,6 +13,7 @@ from kernelwright.agent.batch.runs import Batch, BatchStatus, list_jobs
 from kernelwright.agent.batch.tuning_lane import TuningLane
 from kernelwright.agent.databases import open_store, verdict_cache_folder
 from kernelwright.agent.export.kernelbench import write_layout
+from kernelwright.agent.export.kernels import kernel_files
 from kernelwright.agent.interrupts import defer_interrupts
 from kernelwright.agent.loop.gpu_turns import share_gpu
 from kernelwright.agent.loop.run_verdicts import Evaluates, RunJudge, Tunes
@@ -22,7 +23,7 @@ from kernelwright.agent.selecting import candidate_filter
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.agent.solve.solving import embedded_policy_note
 from kernelwright.agent.tuning.turn import TuneTurn
-from kernelwright.agent.viewing.report.files import write_report
+from kernelwright.agent.viewing.report.files import write_report, write_text
 from kernelwright.agent.viewing.report.run_report import RunReport, report_run
 from kernelwright.agent.viewing.report.samples import Sample, read_samples
 from kernelwright.policies.base import Policy, Value
@@ -151,13 +152,22 @@ def _evaluator(settings: Settings, lanes: Lanes, db: str | None, say: Callable[[
 def write_everything(
     store: Store, name: str, folder: Path, against: str | None, titles: Mapping[str, str]
 ) -> tuple[RunReport, list[Path]]:
-    """report.md, .csv, .json and .html, and KernelBench's layout where the run has problems of it, a folder a
-    policy where there are several.
+    """Writes report.md, .csv, .json and .html, the best kernel of each sample under kernels/, and KernelBench's layout
+    where the run has problems of it, a folder a policy where there are several.
+
+    The files returned name no kernel, only its folder.
     """
     report = report_run(store, name, against)
     files = write_report(report, folder)
+    everything = read_samples(store, TrajectoryFilter(run=name))
+    kernels = folder / "kernels"
+    for file_name, text in kernel_files(store, everything):
+        kernels.mkdir(exist_ok=True)
+        write_text(kernels / file_name, text)
+    if kernels.is_dir():
+        files.append(kernels)
     groups: dict[tuple[str, str], list[Sample]] = {}
-    for sample in read_samples(store, TrajectoryFilter(run=name)):
+    for sample in everything:
         groups.setdefault((sample.policy, sample.options), []).append(sample)
     for place, samples in enumerate(groups.values()):
         slug = re.sub(r"\W+", "_", samples[0].policy).strip("_")[:60]

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pydantic import PrivateAttr
+
 from kernelwright.agent.judging.pool import ignore
 from kernelwright.agent.serving.requests import (
     TIMEOUT_SECONDS,
@@ -41,6 +43,16 @@ BATCH_BYTES = 8 * 2**20
 """The most bytes of one request with several candidates."""
 Named = str | Path | Problem
 """A problem: a name of the server's catalogue, the path of a file here, or a Problem."""
+
+
+class SubmittedVerdict(Status):
+    """The status of a verdict when it was submitted, with the verdict itself to wait for."""
+
+    _client: JudgeClient = PrivateAttr()
+
+    def result(self, progress: Callable[[str], None] = ignore) -> Verdict:
+        """Waits for the verdict, as the future of `Judge.submit` does. Raises what `JudgeClient` raises."""
+        return self._client.result(self, progress)
 
 
 class JudgeClient:
@@ -87,10 +99,12 @@ class JudgeClient:
 
     def submit(
         self, problem: Named, code: str, *, device: str | None = None, group: str | None = None, **options: Any
-    ) -> Status:
-        """Submits one candidate and does not wait."""
+    ) -> SubmittedVerdict:
+        """Submits one candidate and does not wait: `submit(...).result()` does."""
         body = submission_of(problem, code, options, device, group)
-        return Status.model_validate_json(self._ask("POST", "/v1/verdicts", json=body))
+        submitted = SubmittedVerdict.model_validate_json(self._ask("POST", "/v1/verdicts", json=body))
+        submitted._client = self
+        return submitted
 
     def status(self, verdict_id: str, wait: float = 0.0) -> Status:
         """Returns the status of a verdict; waits up to so many seconds (60 at most) until it has ended."""

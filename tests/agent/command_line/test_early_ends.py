@@ -61,6 +61,7 @@ def test_a_check_interrupted_while_it_works_leaves_no_process_and_no_folder_behi
         "fused softmax",
         "--device",
         "cpu",
+        "--quiet",
     ]
     surroundings = {**os.environ, "TMPDIR": str(tmp_path)}
     started = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings)

@@ -43,7 +43,7 @@ def solve(tmp_path, monkeypatch, capsys):
 
     def solved(*arguments):
         with pytest.raises(SystemExit) as ended:
-            main(["solve", "fused silu", *arguments, "--device", "cpu", "--json"])
+            main(["solve", "fused silu", *arguments, "--device", "cpu", "--json", "--quiet"])
         said = capsys.readouterr()
         return ended.value.code, json.loads(said.out) if said.out else None, said.err
 
