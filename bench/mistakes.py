@@ -218,7 +218,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 continue
             outcomes[mistake] = outcome = run(mistake, Path(place))
             wrong = "; ".join(faults(mistake, outcome))
-            print(f"{outcome.seconds:5.1f} s  {'WRONG ' + wrong if wrong else 'ok'}  {mistake.command[:120]}", flush=True)
+            print(
+                f"{outcome.seconds:5.1f} s  {'WRONG ' + wrong if wrong else 'ok'}  {mistake.command[:120]}", flush=True
+            )
             if wrong:
                 print("    " + "\n    ".join(outcome.err.splitlines()[-6:]), flush=True)
     if asked.half is None and not asked.fast:
