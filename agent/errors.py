@@ -96,6 +96,8 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
             error.filename
         ):
             return f"{error.strerror}{_place(error)}: give a path that you may read and write", Exit.INFRASTRUCTURE
+        case OSError(errno=errno.ENAMETOOLONG | errno.ELOOP):
+            return f"{error.strerror}{_place(error)}: give another path", Exit.BAD_INPUT
         case OSError():
             return f"{error.strerror or error}{_place(error)}", Exit.INFRASTRUCTURE
         case MemoryError():
