@@ -158,11 +158,11 @@ class Ladder:
         from kernelwright.tools.timing.extras import add_extras
 
         asked, resources = self._asked, self._resources
-        if not (asked.torch_compile or asked.ncu or asked.sanitizer):
+        if report.profile is None or not (asked.torch_compile or asked.ncu or asked.sanitizer):
             return report
         if asked.torch_compile:
             with self._at(Lane.CPU):
-                resources.baselines.get_ready(self._problem, report.environment)
+                resources.baselines.get_ready(self._problem, report.environment, report.profile.method)
         with self._at(Lane.GPU):
             timed = partial(resources.baselines.timed, self._problem, report.environment)
             return add_extras(report, self._problem, self._source, asked, resources.device, timed, self._say)

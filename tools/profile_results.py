@@ -7,7 +7,29 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Self
+
 from kernelwright.tools.faults import Failure, Number, Value
+
+
+class TimingMethod(StrEnum):
+    """How a call was timed. Times by different methods are never divided by each other."""
+
+    GRAPH = "cuda_graph"
+    """Device events around the replay of a CUDA graph: neither host code nor gaps between launches."""
+    QUEUED = "queued_events"
+    """Device events around a call whose launches wait in a full queue: gaps between launches, no host code."""
+    WITH_HOST = "events_with_host"
+    """Device events around a call on an idle device: its host code counts wherever the device waits for it."""
+
+
+class MixedTimings(ValueError):
+    """Two times were to be divided by each other that were not taken by the same method."""
+
+    def __init__(self, baseline: Timing, candidate: Timing) -> None:
+        methods = " and ".join(str(timing.method or "an unknown method") for timing in (baseline, candidate))
+        super().__init__(f"times by {methods} cannot be compared: time both by the same method")
 
 
 class Timing(Value):
@@ -21,6 +43,38 @@ class Timing(Value):
     std: Number
     minimum: Number
     calls: int
+    method: TimingMethod | None = None
+    """None: a report before version 3."""
+
+
+class Speedup(Value):
+    """How many times faster a candidate is than its baseline, with an interval that is at least the 95 % one."""
+
+    median: Number
+    low: Number
+    high: Number
+
+    @classmethod
+    def between(cls, baseline: Timing, candidate: Timing) -> Self:
+        """The baseline's time over the candidate's; `low` and `high` are quotients of the ends of their intervals.
+
+        Raises MixedTimings where the two were not timed by the same known method.
+        """
+        if baseline.method is None or baseline.method is not candidate.method:
+            raise MixedTimings(baseline, candidate)
+        return cls(
+            median=baseline.median / candidate.median,
+            low=baseline.low / candidate.high,
+            high=baseline.high / candidate.low,
+        )
+
+    def chained(self, other: Speedup) -> Speedup:
+        """The product of two speedups: of A over B, and of B over C, that of A over C."""
+        return Speedup(
+            median=self.median * other.median,
+            low=self.low * other.low,
+            high=self.high * other.high,
+        )
 
 
 class Clocks(Value):
@@ -86,11 +140,22 @@ class ProfileResult(Value):
     eager: Timing | None = None
     compiled: Timing | None = None
     """torch.compile of the reference; None where it was not asked for or did not work (see notes)."""
+    eager_beside_compiled: Timing | None = None
+    """Eager, timed in turns with `compiled` in the process that compiles. The ratio of the two carries over to this
+    profile's own `eager`, so that a baseline that was measured on another day still compares.
+    """
     speedup: Number | None = None
     """Eager's median over the candidate's."""
     speedup_low: Number | None = None
     """Lower 95 % bound of the speedup: what rewards use."""
     speedup_compiled: Number | None = None
+    """Over torch.compile, all timed by one method; None where they were not."""
+    speedup_compiled_low: Number | None = None
+    """Lower 95 % bound of `speedup_compiled`."""
+    speedup_compiled_estimate: Number | None = None
+    """Over torch.compile where the times were taken by different methods, which `notes` explain: the lowest estimate,
+    and no measurement. In reports before version 3 torch.compile was timed with its host code.
+    """
     roofline: Roofline | None = None
     speed_of_light: Number | None = None
     """Roofline time over the candidate's median, 0 to 1."""
@@ -102,10 +167,13 @@ class ProfileResult(Value):
     None where it does nothing once.
     """
     host_ms: Number | None = None
-    """Of a call that is not captured in a CUDA graph, over the device's time: what Python and the driver take.
-
-    No part of `candidate` or `speedup`.
+    """Milliseconds that the host takes to launch one call of the candidate without a CUDA graph, beside the device's
+    work or before it. No part of `candidate` or of any speedup.
     """
+    eager_host_ms: Number | None = None
+    """The same for eager."""
+    compiled_host_ms: Number | None = None
+    """The same for torch.compile."""
     precision: str = ""
     """The precision in which the candidate's kernels multiply (fp32, tf32, bf16, fp16, fp8): the lowest operand type
     seen; empty where it is unknown.
@@ -133,3 +201,43 @@ class ProfileResult(Value):
     def passed(self) -> bool:
         """Whether the candidate was timed to the end without a failure."""
         return self.failure is None
+
+    @property
+    def method(self) -> TimingMethod:
+        """How the candidate and eager were timed; GRAPH where nothing was timed or a report is older than version 3."""
+        return (self.candidate.method if self.candidate is not None else None) or TimingMethod.GRAPH
+
+    def over_eager(self) -> Speedup | None:
+        """The speedup over eager; None where the two were not timed by the same method."""
+        return _speedup(self.eager, self.candidate)
+
+    def over_compiled(self) -> Speedup | None:
+        """The speedup over torch.compile; None where the four times were not taken by the same method."""
+        beside = _speedup(self.compiled, self.eager_beside_compiled)
+        over_eager = self.over_eager()
+        if beside is None or over_eager is None or self.compiled is None or self.candidate is None:
+            return None
+        return over_eager.chained(beside) if self.compiled.method is self.candidate.method else None
+
+    def lowest_estimate_over_compiled(self) -> float | None:
+        """The lower one of two estimates from times that were taken by different methods.
+
+        torch.compile's time over the candidate's directly, and through eager, which was timed by either method. Each
+        errs where gaps between launches weigh differently on its two sides.
+        """
+        if self.compiled is None or self.candidate is None:
+            return None
+        estimates = [self.compiled.median / self.candidate.median]
+        beside = _speedup(self.compiled, self.eager_beside_compiled)
+        if beside is not None and self.speedup is not None:
+            estimates.append(self.speedup * beside.median)
+        return min(estimates)
+
+
+def _speedup(baseline: Timing | None, candidate: Timing | None) -> Speedup | None:
+    if baseline is None or candidate is None or not candidate.low > 0.0:
+        return None
+    try:
+        return Speedup.between(baseline, candidate)
+    except MixedTimings:
+        return None

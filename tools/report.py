@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import computed_field
+from pydantic import computed_field, model_validator
 
 from kernelwright.tools.faults import (
     Cheat,
@@ -26,7 +26,17 @@ from kernelwright.tools.faults import (
     WrongElement,
     clean_text,
 )
-from kernelwright.tools.profile_results import Clocks, LaunchTime, Neighbour, ProfileResult, Roofline, Timing
+from kernelwright.tools.profile_results import (
+    Clocks,
+    LaunchTime,
+    MixedTimings,
+    Neighbour,
+    ProfileResult,
+    Roofline,
+    Speedup,
+    Timing,
+    TimingMethod,
+)
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -45,6 +55,7 @@ __all__ = [
     "KernelResources",
     "LaunchTime",
     "Mismatch",
+    "MixedTimings",
     "Neighbour",
     "Number",
     "OwnWork",
@@ -55,14 +66,16 @@ __all__ = [
     "Rung",
     "SizeOutcome",
     "SourceLine",
+    "Speedup",
     "Timing",
+    "TimingMethod",
     "Tried",
     "Value",
     "WrongElement",
     "clean_text",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised when a field changes its meaning or goes; adding one does not raise it."""
 
 
@@ -297,6 +310,20 @@ class Report(Value):
     warnings: tuple[str, ...] = ()
     seconds: Number = 0.0
     cached: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_earlier_version(cls, report: Any) -> Any:
+        """Before version 3 torch.compile was timed with its host code, and the ratio over it mixed both methods."""
+        profile = report.get("profile") if isinstance(report, dict) else None
+        if not isinstance(profile, dict) or report.get("schema_version", SCHEMA_VERSION) >= 3:
+            return report
+        profile = dict(profile)
+        if (mixed := profile.pop("speedup_compiled", None)) is not None:
+            profile["speedup_compiled_estimate"] = mixed
+        if isinstance(compiled := profile.get("compiled"), dict):
+            profile["compiled"] = compiled | {"method": TimingMethod.WITH_HOST}
+        return report | {"profile": profile}
 
     @property
     def compile(self) -> CompileResult | None:

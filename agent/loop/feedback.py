@@ -122,6 +122,8 @@ def _speed(report: Report) -> list[str]:
         lines[0] += f", {profile.speedup:.2f}x the speed of eager PyTorch"
     if profile.speedup_compiled is not None:
         lines[0] += f" and {profile.speedup_compiled:.2f}x that of torch.compile"
+    elif profile.speedup_compiled_estimate is not None:
+        lines[0] += f" and about {profile.speedup_compiled_estimate:.2f}x that of torch.compile"
     lines[0] += "."
     if profile.speed_of_light is not None and profile.roofline is not None:
         bound = profile.roofline.bound or "unknown"

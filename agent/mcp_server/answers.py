@@ -115,13 +115,18 @@ class SpeedNote(Value):
 
     device: str
     candidate: float | None = None
+    host_milliseconds: float | None = Field(
+        default=None, description="What the host takes to launch one call without a CUDA graph; part of no time above."
+    )
     baseline: str = "eager"
     baseline_milliseconds: float | None = None
-    speedup: float | None = None
+    baseline_host_milliseconds: float | None = None
+    speedup: float | None = Field(default=None, description="None where both could not be timed by the same method.")
     speedup_low: float | None = Field(default=None, description="Lower end of the 95 % interval.")
     speedup_high: float | None = None
     speed_of_light: float | None = Field(default=None, description="Roofline time over the candidate's, 0 to 1.")
     bound: str = Field(default="", description="memory or compute.")
+    notes: tuple[str, ...] = Field(default=(), description="How it was timed where that is unusual.")
     launches: tuple[LaunchNote, ...] = ()
 
 

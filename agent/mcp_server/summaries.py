@@ -13,7 +13,7 @@ from kernelwright.agent.mcp_server.answers import (
     SpeedNote,
     VerdictOutcome,
 )
-from kernelwright.tools.report import Failure, Fault, ProfileResult, Report
+from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Speedup
 
 FAULTS_OF_NO_CANDIDATE = frozenset(
     {Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.IMPORT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT}
@@ -37,27 +37,17 @@ def outcome_of(question: Question, report: Report, baseline: str = "eager") -> V
 
 
 def _speed_outcome(report: Report, baseline: str) -> VerdictOutcome:
-    low, high = speed_interval(report.profile, baseline)
-    if low is not None and low > 1.0:
-        return VerdictOutcome.FASTER
-    if high is not None and high < 1.0:
-        return VerdictOutcome.SLOWER
-    return VerdictOutcome.INCONCLUSIVE
+    speedup = _speedup_over(report.profile, baseline)
+    if speedup is None or speedup.low <= 1.0 <= speedup.high:
+        return VerdictOutcome.INCONCLUSIVE
+    return VerdictOutcome.FASTER if speedup.low > 1.0 else VerdictOutcome.SLOWER
 
 
-def speed_interval(profile: ProfileResult | None, baseline: str) -> tuple[float | None, float | None]:
-    """Ends of the 95 % interval of the speedup: quotients of the ends of both medians' intervals, which is wider than
-    the interval of the quotient. For eager the lower end is the profile's own.
-    """
-    if profile is None or profile.candidate is None:
-        return None, None
-    other = profile.eager if baseline == "eager" else profile.compiled
-    if other is None or not profile.candidate.low > 0.0 or not profile.candidate.high > 0.0:
-        return None, None
-    low = other.low / profile.candidate.high
-    if baseline == "eager" and profile.speedup_low is not None:
-        low = profile.speedup_low
-    return low, other.high / profile.candidate.low
+def _speedup_over(profile: ProfileResult | None, baseline: str) -> Speedup | None:
+    """The speedup over `eager` or `compile`; None where it was not timed, or not by the candidate's method."""
+    if profile is None:
+        return None
+    return profile.over_eager() if baseline == "eager" else profile.over_compiled()
 
 
 def verdict_fields(question: Question, report: Report, baseline: str = "eager") -> dict[str, Any]:
@@ -120,16 +110,20 @@ def _kernels(report: Report) -> tuple[KernelNote, ...]:
 
 
 def _speed(profile: ProfileResult, baseline: str) -> SpeedNote:
-    other = profile.eager if baseline == "eager" else profile.compiled
-    low, high = speed_interval(profile, baseline)
+    over_eager = baseline == "eager"
+    other = profile.eager if over_eager else profile.compiled
+    speedup = _speedup_over(profile, baseline)
     return SpeedNote(
         device=profile.device,
         candidate=_finite(profile.candidate.median) if profile.candidate else None,
+        host_milliseconds=_finite(profile.host_ms),
         baseline=baseline,
         baseline_milliseconds=_finite(other.median) if other else None,
-        speedup=_finite(profile.speedup if baseline == "eager" else profile.speedup_compiled),
-        speedup_low=_finite(low),
-        speedup_high=_finite(high),
+        baseline_host_milliseconds=_finite(profile.eager_host_ms if over_eager else profile.compiled_host_ms),
+        speedup=_finite(speedup.median) if speedup else None,
+        speedup_low=_finite(speedup.low) if speedup else None,
+        speedup_high=_finite(speedup.high) if speedup else None,
+        notes=profile.notes,
         speed_of_light=_finite(profile.speed_of_light),
         bound=profile.roofline.bound if profile.roofline else "",
         launches=tuple(

@@ -23,7 +23,7 @@ from kernelwright.tools.references.prepared_problem import ExpectedOutputs, Prep
 from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.replaying.gpu.persistent_memory import is_roomy
-from kernelwright.tools.report import KernelResources, LaunchTime, OwnWork, ProfileResult
+from kernelwright.tools.report import KernelResources, LaunchTime, OwnWork, ProfileResult, TimingMethod
 from kernelwright.tools.timing.clock import Clock
 from kernelwright.tools.timing.measurement import Measurement, RankedConfigurations, StepTime
 from kernelwright.tools.timing.measuring import InputSet
@@ -84,7 +84,7 @@ class Profiler:
         self.device, self._gpu, self._sharers = device, gpu, sharers
         self._clock: Clock | None = None
         self._timed: OrderedDict[tuple[str, int], TimedProblem] = OrderedDict()
-        self._records: dict[str, dict[bool, list[float]]] = {}
+        self._records: dict[str, dict[TimingMethod, list[float]]] = {}
         """Times of record by the hash of the problem, of references too whose inputs were let go of."""
 
     @property
@@ -272,7 +272,7 @@ def _result(found: Measurement, share: float, set_up_ms: float, precision: str, 
         wall_ms=found.wall_ms, own_share=share, gpu_kernels=by_name, clocks=found.clocks,
         neighbours=found.neighbours, notes=found.notes,
         setup_ms=set_up_ms,
-        host_ms=found.host_overhead_ms, precision=precision, eager_precision=eager_precision,
+        host_ms=found.host_ms, eager_host_ms=found.eager_host_ms, precision=precision, eager_precision=eager_precision,
         launches=tuple(_launch_time(s) for s in found.steps if s.launch),
     )  # fmt: skip
 

@@ -1,11 +1,11 @@
-"""torch.compile's time for a reference, beside eager's, in a process of its own: the compiler's workers and caches stay
-out of the judge.
+"""The baselines of torch.compile: compiled references are timed in a process of their own, so that the compiler's
+workers and caches stay out of the judge. How they are timed is in tools/timing/compiled_reference.py.
 
     python -m kernelwright.tools.timing.baseline DESCRIPTOR DEVICE
 
 The process is a `kernelwright.worker_process.WorkerProcess` that serves one problem after another: torch's compiler
 takes up to a quarter of a minute to import. It says READY_MESSAGE when it has imported that, then answers each
-BaselineRequest with a Baseline (both as JSON).
+BaselineRequest with BaselineTimes (both as JSON).
 
 Compiling takes from a second to a minute. A reference's first graph is compiled ahead on tensors without data
 (tools/timing/compile_ahead.py), in processes of the same kind, while others are judged. What is left of compiling, and
@@ -19,14 +19,15 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.report import Environment, Number, Timing, Value
+from kernelwright.tools.report import Environment, TimingMethod, Value
+from kernelwright.tools.timing.compiled_reference import Baseline
 from kernelwright.worker_process import (
     WorkerDied,
     WorkerProcess,
@@ -37,7 +38,6 @@ from kernelwright.worker_process import (
 
 BASELINE_SECONDS = 180.0
 """Seconds for compiling and timing one problem, and for starting the process."""
-TIMED_CALLS = 50
 READY_MESSAGE = b"ready"
 MAX_PROBLEMS_PER_PROCESS = 64
 """Number of problems that one process compiles before another replaces it: compiled code stays loaded in
@@ -52,21 +52,17 @@ class BaselineRequest(Value):
     """The request to the process."""
 
     problem: Problem
-    ahead: bool = False
-    """Whether it is only compiled, and without the GPU; the answer's note says what was in the way."""
+    methods: tuple[TimingMethod, ...] = ()
+    """One baseline is taken by each. None: the reference is only compiled, without the GPU."""
 
 
-class Baseline(Value):
-    """The times of the reference: eager, and compiled by torch.compile."""
+class BaselineTimes(Value):
+    """The answer of the process."""
 
-    compiled: Timing | None = None
-    eager: Timing | None = None
+    baselines: tuple[Baseline, ...] = ()
+    """One for each method of the request."""
     note: str = ""
-
-    @property
-    def ratio(self) -> Number | None:
-        """torch.compile's median over eager's, measured side by side."""
-        return self.compiled.median / self.eager.median if self.compiled and self.eager else None
+    """Why the reference could not be compiled or timed."""
 
 
 class Baselines:
@@ -88,31 +84,46 @@ class Baselines:
             finally:
                 self._lock.release()
 
-    def get_ready(self, problem: Problem, environment: Environment) -> None:
+    def get_ready(self, problem: Problem, environment: Environment, method: TimingMethod = TimingMethod.GRAPH) -> None:
         """Waits until `timed` has little more to do than to time: the problem is compiled, the process has started."""
-        key = _key(problem, environment)
+        key = _key(problem, environment, method)
         with self._lock:
             if self._find(key) is not None:
                 return
-        self._ahead.compile(key, problem)
+        self._ahead.compile(problem)
         with self._lock:
             self._compiler = self._compiler or _Compiler(self._device)
             self._compiler.get_ready()
 
-    def timed(self, problem: Problem, environment: Environment) -> Baseline:
+    def timed(self, problem: Problem, environment: Environment, method: TimingMethod = TimingMethod.GRAPH) -> Baseline:
         """Compiles and times the reference. Call it where no other process uses the GPU. Never raises: an error is in
         `note`.
+
+        method: how the candidate was timed that it is compared with.
         """
-        key = _key(problem, environment)
+        return self.timed_by_each(problem, environment, (method,))[0]
+
+    def timed_by_each(
+        self, problem: Problem, environment: Environment, methods: Sequence[TimingMethod]
+    ) -> tuple[Baseline, ...]:
+        """The baselines by several methods, for which the reference is compiled once. As `timed`."""
+        keys = [_key(problem, environment, method) for method in methods]
         with self._lock:
-            if known := self._find(key):
-                return known
-            self._compiler = self._compiler or _Compiler(self._device)
-            found = self._compiler.answer(problem)
-            if not self._compiler.usable:
-                self._compiler.close()
-                self._compiler = None
-            return self._keep(key, found)
+            known = [self._find(key) for key in keys]
+            missing = [method for method, baseline in zip(methods, known, strict=True) if baseline is None]
+            if missing:
+                answer = self._ask(problem, missing)
+                for method, baseline in zip(missing, answer, strict=True):
+                    self._keep(_key(problem, environment, method), baseline)
+            return tuple(self._known[key] for key in keys)
+
+    def _ask(self, problem: Problem, methods: Sequence[TimingMethod]) -> tuple[Baseline, ...]:
+        self._compiler = self._compiler or _Compiler(self._device)
+        answer = self._compiler.answer(BaselineRequest(problem=problem, methods=tuple(methods)))
+        if not self._compiler.usable:
+            self._compiler.close()
+            self._compiler = None
+        return answer.baselines or tuple(Baseline(note=answer.note) for _ in methods)
 
     def close(self) -> None:
         """Ends the process, whatever it is doing; callers that wait for an answer get one that says so."""
@@ -129,7 +140,7 @@ class Baselines:
                 path.unlink()
         return self._known.get(key)
 
-    def _keep(self, key: str, found: Baseline) -> Baseline:
+    def _keep(self, key: str, found: Baseline) -> None:
         """A failure is kept as long as this object lives."""
         self._known[key] = found
         if self._folder and found.compiled:
@@ -138,12 +149,11 @@ class Baselines:
             with os.fdopen(handle, "w") as file:
                 file.write(found.model_dump_json())
             os.replace(name, self._folder / f"{key}.json")
-        return found
 
 
-def _key(problem: Problem, environment: Environment) -> str:
+def _key(problem: Problem, environment: Environment, method: TimingMethod) -> str:
     versions = environment.model_dump_json(include={"torch", "triton", "gpu", "driver"})
-    return hashlib.sha256((problem.hash + versions).encode()).hexdigest()
+    return hashlib.sha256((problem.hash + versions + method).encode()).hexdigest()
 
 
 class _Compiler:
@@ -165,15 +175,13 @@ class _Compiler:
             self._ready = True
             self._received(lambda: self._worker.receive(BASELINE_SECONDS))
 
-    def answer(self, problem: Problem, *, ahead: bool = False) -> Baseline:
-        """Returns the process's answer; where the process has ended, or is ended for being late, the note says why.
-        ahead: the reference is only compiled, not timed.
-        """
+    def answer(self, request: BaselineRequest) -> BaselineTimes:
+        """Returns the process's answer; where the process has ended, or is ended for being late, the note says why."""
         self.get_ready()
         self._problems += 1
-        message = BaselineRequest(problem=problem, ahead=ahead).model_dump_json().encode()
+        message = request.model_dump_json().encode()
         answer = b"" if self._trouble else self._received(lambda: self._worker.ask(message, BASELINE_SECONDS))
-        return Baseline(note=self._trouble) if self._trouble else Baseline.model_validate_json(answer)
+        return BaselineTimes(note=self._trouble) if self._trouble else BaselineTimes.model_validate_json(answer)
 
     def _received(self, ask: Callable[[], bytes]) -> bytes:
         try:
@@ -210,20 +218,20 @@ class _Ahead:
         self._lock = threading.Lock()
         self._idle: list[_Compiler] = []
         self._busy: list[_Compiler] = []
-        self._by_key: dict[str, threading.Lock] = {}
+        self._by_problem: dict[str, threading.Lock] = {}
         self._done: set[str] = set()
         self._closed = False
 
-    def compile(self, key: str, problem: Problem) -> None:
+    def compile(self, problem: Problem) -> None:
         """Returns when the problem is compiled, or cannot be; each is tried once."""
         with self._lock:
-            turn = self._by_key.setdefault(key, threading.Lock())
+            turn = self._by_problem.setdefault(problem.hash, threading.Lock())
         with turn:
-            if key in self._done:
+            if problem.hash in self._done:
                 return
             with self._places, self._borrowed() as compiler:
-                compiler.answer(problem, ahead=True)
-            self._done.add(key)
+                compiler.answer(BaselineRequest(problem=problem))
+            self._done.add(problem.hash)
 
     @contextmanager
     def _borrowed(self) -> Iterator[_Compiler]:
@@ -255,38 +263,15 @@ def _ahead_processes() -> int:
     return max(1, min(MAX_AHEAD_PROCESSES, (os.cpu_count() or 1) // CORES_PER_AHEAD_PROCESS))
 
 
-def measure(problem: Problem, device: str) -> Baseline:
-    """Times both on the same inputs, call by call in turns, and writes over the L2 cache before each."""
-    import torch
+def _answer(request: BaselineRequest, device: str) -> BaselineTimes:
+    if not request.methods:
+        from kernelwright.tools.timing.compile_ahead import compile_ahead
 
-    from kernelwright.tools.references.reference import Reference
-    from kernelwright.tools.timing.measurement import summarise_samples
+        return BaselineTimes(note=compile_ahead(request.problem, device))
+    from kernelwright.tools.timing.compiled_reference import CompiledReference
 
-    torch.cuda.set_device(device)
-    reference = Reference(problem, device)
-    model, inputs = reference.model(0), reference.arguments(reference.inputs(0))
-    flush = torch.empty(1 << 26, dtype=torch.int32, device=device)
-    times: dict[str, list[float]] = {"eager": [], "compiled": []}
-    with reference.settings(), torch.no_grad():
-        compiled = torch.compile(model)
-        for _ in range(4):
-            compiled(*inputs), model(*inputs)
-        for _ in range(TIMED_CALLS):
-            for name, call in (("eager", model), ("compiled", compiled)):
-                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                flush.zero_()
-                start.record()
-                call(*inputs)
-                end.record()
-                torch.cuda.synchronize()
-                times[name].append(start.elapsed_time(end))
-    return Baseline(compiled=summarise_samples(times["compiled"]), eager=summarise_samples(times["eager"]))
-
-
-def _compiled_ahead(problem: Problem, device: str) -> Baseline:
-    from kernelwright.tools.timing.compile_ahead import compile_ahead
-
-    return Baseline(note=compile_ahead(problem, device))
+    reference = CompiledReference(request.problem, device)
+    return BaselineTimes(baselines=tuple(reference.time(method) for method in request.methods))
 
 
 def _forget_compiled() -> None:
@@ -307,17 +292,16 @@ def main() -> None:
     import torch._inductor.compile_fx
 
     if torch.cuda.is_available():
-        torch.cuda.init()
+        torch.cuda.set_device(device)
     connection.send_bytes(READY_MESSAGE)
     while True:
         try:
-            asked = BaselineRequest.model_validate_json(connection.recv_bytes())
+            request = BaselineRequest.model_validate_json(connection.recv_bytes())
         except EOFError:
             return
-        answer = _compiled_ahead if asked.ahead else measure
-        found = answer(asked.problem, device)
+        times = _answer(request, device)
         _forget_compiled()
-        connection.send_bytes(found.model_dump_json().encode())
+        connection.send_bytes(times.model_dump_json().encode())
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.report import ProfileResult, Report
-from kernelwright.tools.timing.baseline import Baseline
+from kernelwright.tools.report import ProfileResult, Report, TimingMethod
+from kernelwright.tools.timing.compiled_reference import Baseline
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options
@@ -25,27 +25,35 @@ def add_extras(
     source: str,
     asked: Options,
     device: str,
-    time_compiled: Callable[[], Baseline],
+    time_compiled: Callable[[TimingMethod], Baseline],
     say: Callable[[str], None],
 ) -> Report:
     """Returns the report with the extras that were asked for and could be measured. time_compiled: times the reference
-    that torch.compile has compiled.
+    that torch.compile has compiled, by a method.
     """
     if report.profile is None:
         return report
     profile = report.profile
     if asked.torch_compile:
         say("timing torch.compile")
-        profile = _with_baseline(profile, time_compiled())
+        profile = compared_with(time_compiled(profile.method), profile)
     if asked.ncu or asked.sanitizer:
         profile, report = _with_counters(profile, report, problem, source, asked, device, say)
     return report.with_(profile=profile)
 
 
-def _with_baseline(profile: ProfileResult, found: Baseline) -> ProfileResult:
-    notes = (*profile.notes, found.note) if found.note else profile.notes
-    faster = profile.speedup * found.ratio if found.ratio and profile.speedup else None
-    return profile.with_(compiled=found.compiled, speedup_compiled=faster, notes=notes)
+def compared_with(baseline: Baseline, profile: ProfileResult) -> ProfileResult:
+    """Returns the profile with torch.compile's times and the speedup over them: an estimate only where the baseline and
+    the candidate could not be timed by the same method.
+    """
+    profile = profile.with_(
+        compiled=baseline.compiled, eager_beside_compiled=baseline.eager, compiled_host_ms=baseline.compiled_host_ms,
+        notes=(*profile.notes, baseline.note) if baseline.note else profile.notes,
+    )  # fmt: skip
+    over_compiled = profile.over_compiled()
+    if over_compiled is None:
+        return profile.with_(speedup_compiled_estimate=profile.lowest_estimate_over_compiled())
+    return profile.with_(speedup_compiled=over_compiled.median, speedup_compiled_low=over_compiled.low)
 
 
 def _with_counters(

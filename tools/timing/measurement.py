@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from kernelwright.tools.report import Clocks, Neighbour, Number, Timing, Value
+from kernelwright.tools.report import Clocks, Neighbour, Number, Timing, TimingMethod, Value
 
 Z_SCORE_95 = 1.96
 
@@ -49,12 +49,12 @@ class Measurement(Value):
     """Eager's median over the candidate's."""
     speedup_low: Number
     """The lower end of its 95 % interval."""
-    captured: bool
-    """Whether both were timed as CUDA graphs, without what their host code costs. False: both without."""
-    host_overhead_ms: Number
-    """Milliseconds that the host takes to launch the steps of one call without a graph, beyond the time of the device.
-    It is part of no speedup.
+    host_ms: Number
+    """Milliseconds that the host takes to launch the steps of one call of the candidate without a graph. It is part of
+    no speedup.
     """
+    eager_host_ms: Number
+    """The same for the reference."""
     wall_ms: Number
     """A call with its preparation, by the judge's own clock."""
     eager_drift: Number
@@ -67,9 +67,9 @@ class Measurement(Value):
     seconds: Number = 0.0
 
 
-def summarise_samples(samples: Sequence[float]) -> Timing:
+def summarise_samples(samples: Sequence[float], method: TimingMethod | None = None) -> Timing:
     """The median with its 95 % interval by order statistics (binomial, normal approximation: Hahn and Meeker 1991,
-    5.2). Needs a sample.
+    5.2). Needs a sample. method: how all of them were timed; None where no speedup is made of them.
     """
     ordered = sorted(samples)
     n = len(ordered)
@@ -78,15 +78,10 @@ def summarise_samples(samples: Sequence[float]) -> Timing:
     high = ordered[min(math.ceil(n / 2 + half), n - 1)]
     return Timing(
         median=statistics.median(ordered), low=low, high=high, mean=statistics.fmean(ordered),
-        std=statistics.stdev(ordered) if n > 1 else 0.0, minimum=ordered[0], calls=n,
+        std=statistics.stdev(ordered) if n > 1 else 0.0, minimum=ordered[0], calls=n, method=method,
     )  # fmt: skip
 
 
 def is_settled(found: Timing, width: float = 0.01) -> bool:
     """Whether the interval is narrower than this share of the median."""
     return found.calls >= 16 and (found.high - found.low) <= width * found.median
-
-
-def speedup_with_lower_bound(reference: Timing, candidate: Timing) -> tuple[float, float]:
-    """Speedup, and its lower 95 % bound (the ends of both intervals that are least kind to the candidate)."""
-    return reference.median / candidate.median, reference.low / candidate.high

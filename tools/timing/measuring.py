@@ -15,12 +15,22 @@ from typing import Any, NamedTuple, Protocol
 from kernelwright.tools.hardware.gpus import read_clocks
 from kernelwright.tools.hardware.neighbours import busiest_readings
 from kernelwright.tools.replaying.gpu.stopwatch import LONG_CALL_MS
-from kernelwright.tools.report import Cheat, Clocks, Failed, Failure, Fault, Neighbour, Timing, clean_text
+from kernelwright.tools.report import (
+    Cheat,
+    Clocks,
+    Failed,
+    Failure,
+    Fault,
+    Neighbour,
+    Speedup,
+    Timing,
+    TimingMethod,
+    clean_text,
+)
 from kernelwright.tools.timing.measurement import (
     Measurement,
     StepTime,
     is_settled,
-    speedup_with_lower_bound,
     summarise_samples,
 )
 
@@ -95,11 +105,17 @@ class _Timed(NamedTuple):
 class TimedReference(Protocol):
     """The part of tools/timing/reference_clock.py that the clock uses."""
 
-    graphs: bool
+    method: TimingMethod
+    """The method of the blocks since the reference was opened."""
     why: str
+    """Why it could not be captured."""
+    host_us: float
+    """Microseconds that the host takes to launch one call without a graph."""
 
-    def open(self, graphs: bool = True) -> None:
-        """Makes the reference ready to be timed, captured in CUDA graphs where `graphs` and where it can be."""
+    def open(self, method: TimingMethod = TimingMethod.GRAPH) -> None:
+        """Makes the reference ready to be timed by a method; QUEUED takes the place of GRAPH where it cannot be
+        captured.
+        """
 
     def block(self, calls: int) -> list[float]:
         """Milliseconds of each of so many calls."""
@@ -167,14 +183,15 @@ class Measuring:
             host_ms = self._open(everything=True)
             timed = self._timed(places, compare)
         self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
-        candidate = summarise_samples(self._blocks.samples)
+        candidate = summarise_samples(self._blocks.samples, self._reference.method)
         eager = self._reference.record
-        speedup, low = speedup_with_lower_bound(eager, candidate)
+        speedup = Speedup.between(eager, candidate)
         self._reference.release_if_large()
         return Measurement(
-            device=self._clock.name, candidate=candidate, eager=eager, speedup=speedup, speedup_low=low,
-            captured=self._reference.graphs,
-            host_overhead_ms=max(0.0, host_ms - candidate.median), wall_ms=statistics.median(self._blocks.wall),
+            device=self._clock.name, candidate=candidate, eager=eager,
+            speedup=speedup.median, speedup_low=speedup.low,
+            host_ms=host_ms, eager_host_ms=self._reference.host_us / 1e3,
+            wall_ms=statistics.median(self._blocks.wall),
             eager_drift=timed.drift, steps=timed.steps, clocks=timed.clocks, neighbours=timed.neighbours,
             notes=tuple(self._notes), seconds=time.monotonic() - begun,
         )  # fmt: skip
@@ -202,8 +219,8 @@ class Measuring:
         return found
 
     def time_candidate(self, calls: int) -> list[float]:
-        """Milliseconds of each of so many calls, not in turns with the reference's: for comparing configurations of one
-        kernel with each other. Raises Failed.
+        """Milliseconds of each of so many calls, by the reference's method but not in turns with it: for comparing
+        configurations of one kernel with each other. Raises Failed.
         """
         self._open()
         self._block(1, kept=False)
@@ -225,17 +242,17 @@ class Measuring:
     def _open_candidate(self, everything: bool = False) -> float:
         message = {
             "do": "clock_open", "sets": [s.described for s in self._sets], "choices": list(self._choices.items()),
-            "graphs": self._reference.graphs, "everything": everything,
+            "graphs": self._reference.method is TimingMethod.GRAPH, "everything": everything,
         }  # fmt: skip
         reply = self._process.ask(message, seconds=ANSWER_SECONDS, shared=[one for s in self._sets for one in s.shared])
         with well_formed():
             captured, why, host_ms = bool(reply["captured"]), str(reply["why"]), float(reply["host_ms"])
             copied = bool(reply["copied"])
-        if not self._reference.graphs:
+        if self._reference.method is not TimingMethod.GRAPH:
             self._note(f"timed without CUDA graphs: the reference cannot be captured ({self._reference.why})")
         elif not captured:
             self._note(f"timed without CUDA graphs: the candidate cannot be captured ({clean_text(why, 200)})")
-            self._reference.open(graphs=False)
+            self._reference.open(TimingMethod.QUEUED)
         if not copied:
             self._note("weights and inputs were not restored before each timed call: the GPU has no room for copies")
         return host_ms
@@ -338,7 +355,7 @@ class Measuring:
         drift = statistics.median(self._eager) / before - 1.0
         if abs(drift) > CLOCK_DRIFT:
             self._clock.refuse_a_shared_gpu()
-            self._reference.open(self._reference.graphs)
+            self._reference.open(self._reference.method)
             self._reference.time_anew()
             self._note(f"the reference was measured anew: {drift:+.1%} beside this candidate")
         return drift

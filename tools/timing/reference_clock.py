@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from kernelwright.tools.nested import tensors_of
@@ -12,18 +12,58 @@ from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
 from kernelwright.tools.replaying.gpu.persistent_memory import merge_ranges, poison
 from kernelwright.tools.replaying.gpu.stopwatch import host_time, timed_block
-from kernelwright.tools.report import Timing
+from kernelwright.tools.report import Timing, TimingMethod
 from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 
 BUDGET_MS, MIN_CALLS, MAX_CALLS = 200.0, 8, 60
 """GPU time of the measurement of record in milliseconds, and the smallest and the largest number of its calls."""
 BLOCK_CALLS = 8
+SETTLED_WIDTH = 0.004
+"""Relative width of the median's interval at which a measurement of record ends before its budget is spent."""
 HELD_GRAPHS_DIVISOR = 10
 """Graphs are kept between candidates where they hold no more than this part of the GPU's memory."""
 
 
+def time_in_turns(clocks: Sequence[ReferenceClock], method: TimingMethod | None = None) -> None:
+    """Takes the measurement of record of every clock anew, a block of each in turns, until all are settled or have
+    spent their budget.
+
+    method: each clock is opened with it before its block and gives large graphs back behind it, so that several large
+    references share the memory of one GPU; None: they are open.
+    """
+    samples: list[list[float]] = []
+    most: list[int] = []
+    for clock in clocks:
+        with _opened(clock, method):
+            clock.block(2)
+            first = clock.block(3)
+        samples.append(first)
+        most.append(clock.calls_in_budget(first))
+    while any(_needs_more(taken, calls) for taken, calls in zip(samples, most, strict=True)):
+        for clock, taken, calls in zip(clocks, samples, most, strict=True):
+            with _opened(clock, method):
+                taken += clock.block(min(BLOCK_CALLS, calls - len(taken)))
+    for clock, taken in zip(clocks, samples, strict=True):
+        clock.set_record(taken)
+
+
+def _needs_more(samples: Sequence[float], most: int) -> bool:
+    return len(samples) < most and not is_settled(summarise_samples(samples), SETTLED_WIDTH)
+
+
+@contextmanager
+def _opened(clock: ReferenceClock, method: TimingMethod | None) -> Iterator[None]:
+    if method is not None:
+        clock.open(method)
+    yield
+    if method is not None:
+        clock.release_if_large()
+
+
 class ReferenceClock:
-    """One reference on some sets of inputs, in the judge's process. Graphs are captured when they are needed."""
+    """One reference, eager or compiled, on some sets of inputs, in this process. Graphs are captured when they are
+    needed.
+    """
 
     def __init__(
         self,
@@ -31,46 +71,59 @@ class ReferenceClock:
         sets: Sequence[Sequence[Any]],
         changed: Sequence[Any] = (),
         flush_ms: float = 0.1,
-        record: dict[bool, list[float]] | None = None,
+        record: dict[TimingMethod, list[float]] | None = None,
         buffers: BuffersAsTheyWere | None = None,
         settings: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """call: the reference's forward.
+        """call: the reference's forward, which has run before.
 
         sets: its arguments, tensors in the memory that the candidate is given too. changed: tensors that a call writes
         to.
 
-        flush_ms: what one write over the cache costs. record: times of record, in milliseconds, with and without a
-        graph, that an earlier clock of this reference measured; filled here. buffers: those of the reference that a
-        call changes, such as running statistics. settings: a context in which torch is set as the reference sets it.
+        flush_ms: what one write over the cache costs. record: times of record, in milliseconds, by method, that an
+        earlier clock of this reference measured; filled here. buffers: those of the reference that a call changes,
+        such as running statistics. settings: a context in which torch is set as the reference sets it.
         """
         self._call, self._sets, self._flush_ms = call, sets, flush_ms
         self._changed = [(t, t.clone()) for t in changed]
         self._captured: list[Captured] = []
         self._outputs: dict[int, list[tuple[int, int]]] = {}
-        self._host_us = 0.0
+        self.host_us = 0.0
+        """Microseconds that the host takes to launch one call without a graph; 0 before it was opened."""
         self._next = 0
-        self.graphs = True
-        """False once it was found that it cannot be captured, or that a candidate cannot."""
+        self.method = TimingMethod.GRAPH
+        """How the calls of a block are timed."""
         self.why = ""
-        """The error of capturing a graph."""
+        """The error of capturing a graph; it is never tried again."""
         self._record = {} if record is None else record
         self._buffers = buffers
         self._settings = settings
 
-    def open(self, graphs: bool = True) -> None:
-        """Makes it ready to be timed. graphs: whether to capture it; afterwards `graphs` says whether it is."""
+    def warm_up(self) -> None:
+        """Calls it once on each set, for what happens at a first call only: compilation, the choice of algorithms."""
         try:
             with self._settings():
-                self._open(graphs)
+                for inputs in self._sets:
+                    self._once(inputs)
         finally:
             self._leave_as_given()
 
-    def _open(self, graphs: bool) -> None:
-        self.graphs = graphs and not self.why
-        if not self.graphs:
+    def open(self, method: TimingMethod = TimingMethod.GRAPH) -> None:
+        """Makes it ready to be timed by a method. QUEUED takes the place of GRAPH where it cannot be captured;
+        afterwards `method` says which one it is.
+        """
+        try:
+            with self._settings():
+                self._open(method)
+        finally:
+            self._leave_as_given()
+
+    def _open(self, method: TimingMethod) -> None:
+        if not self.host_us:
+            self.host_us = host_time(lambda: self._once(self._sets[0]))
+        self.method = TimingMethod.QUEUED if method is TimingMethod.GRAPH and self.why else method
+        if self.method is not TimingMethod.GRAPH:
             self.release()
-            self._host_us = host_time(lambda: self._once(self._sets[0]))
             return
         if self._captured:
             return
@@ -82,7 +135,7 @@ class ReferenceClock:
                 self._outputs[id(captured)] = self._places_of(captured)
         except CaptureFailed as error:
             self.why = str(error)
-            self._open(graphs=False)
+            self._open(TimingMethod.QUEUED)
 
     def _once(self, inputs: Sequence[Any]) -> Any:
         import torch
@@ -127,12 +180,13 @@ class ReferenceClock:
         """Milliseconds of so many calls, the sets in turns."""
         order = [(self._next + i) % len(self._sets) for i in range(calls)]
         self._next = (self._next + calls) % len(self._sets)
-        if self.graphs:
+        if self.method is TimingMethod.GRAPH:
             chosen = [self._captured[i] for i in order]
             before: list[Callable[[], Any]] = [lambda c=c: self._prepare(c) for c in chosen]  # type: ignore[misc]
             return self._timed([c.replay for c in chosen], before, 0.0)
         eager: list[Callable[[], Any]] = [lambda i=i: self._once(self._sets[i]) for i in order]  # type: ignore[misc]
-        return self._timed(eager, [self._prepare] * calls, self._host_us)
+        waiting = self.host_us if self.method is TimingMethod.QUEUED else 0.0
+        return self._timed(eager, [self._prepare] * calls, waiting)
 
     def _timed(self, calls: list[Callable[[], Any]], before: list[Callable[[], Any]], waiting: float) -> list[float]:
         try:
@@ -143,20 +197,23 @@ class ReferenceClock:
 
     @property
     def record(self) -> Timing:
-        """Returns the measurement of record in the present mode; it is taken now where there is none."""
-        if self.graphs not in self._record:
+        """Returns the measurement of record by the present method; it is taken now where there is none."""
+        if self.method not in self._record:
             self.time_anew()
-        return summarise_samples(self._record[self.graphs])
+        return summarise_samples(self._record[self.method], self.method)
 
     def time_anew(self) -> None:
         """Measures again what candidates are compared with."""
-        self.block(2)
-        samples = self.block(3)
-        left = BUDGET_MS / (statistics.median(samples) + self._flush_ms)
-        most = max(MIN_CALLS, min(MAX_CALLS, int(left)))
-        while len(samples) < most and not is_settled(summarise_samples(samples), 0.004):
-            samples += self.block(min(BLOCK_CALLS, most - len(samples)))
-        self._record[self.graphs] = samples
+        time_in_turns([self])
+
+    def calls_in_budget(self, samples: Sequence[float]) -> int:
+        """Returns the largest number of calls of a measurement of record, given the milliseconds of a few."""
+        calls = int(BUDGET_MS / (statistics.median(samples) + self._flush_ms))
+        return max(MIN_CALLS, min(MAX_CALLS, calls))
+
+    def set_record(self, samples: list[float]) -> None:
+        """Takes these milliseconds as the measurement of record by the present method."""
+        self._record[self.method] = samples
 
     def release_if_large(self) -> None:
         """Gives the graphs' memory back where it is much; the record stays."""

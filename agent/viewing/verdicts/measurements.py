@@ -146,12 +146,7 @@ def speed_view(profile: ProfileResult) -> RenderableType:
     found = facts_table(
         [
             ("time", format_interval(profile.candidate) if profile.candidate else ""),
-            (
-                "host",
-                f"{format_milliseconds(profile.host_ms)} a call beside it{MEASURED_SEPARATELY}"
-                if profile.host_ms is not None
-                else "",
-            ),
+            ("host", _host(profile)),
             (
                 "set-up",
                 f"{format_milliseconds(profile.setup_ms)}, once{MEASURED_SEPARATELY}"
@@ -191,8 +186,23 @@ def _speedup(profile: ProfileResult) -> Text | str:
     if profile.speedup_compiled is not None:
         compiled = f" ({format_milliseconds(profile.compiled.median)})" if profile.compiled else ""
         style = GOOD if profile.speedup_compiled >= 1 else WARN
-        parts += ["; ", (format_ratio(profile.speedup_compiled), style), f" over torch.compile{compiled}"]
+        bound = f", at least {format_ratio(profile.speedup_compiled_low)}" if profile.speedup_compiled_low else ""
+        parts += ["; ", (format_ratio(profile.speedup_compiled), style), f" over torch.compile{compiled}{bound}"]
+    elif profile.speedup_compiled_estimate is not None:
+        estimate = f"about {format_ratio(profile.speedup_compiled_estimate)} over torch.compile"
+        parts += ["; ", (estimate, WARN), " (not comparable: timed by another method)"]
     return Text.assemble(*parts)
+
+
+def _host(profile: ProfileResult) -> str:
+    """Shows what the host takes to launch one call of each without a CUDA graph."""
+    measured = (
+        ("candidate", profile.host_ms),
+        ("eager", profile.eager_host_ms),
+        ("torch.compile", profile.compiled_host_ms),
+    )
+    costs = [f"{name} + {ms * 1e3:.3g} us" for name, ms in measured if ms is not None]
+    return f"{', '.join(costs)} on the host per call{MEASURED_SEPARATELY}" if costs else ""
 
 
 def _speed_of_light(profile: ProfileResult) -> str:

@@ -129,6 +129,15 @@ def test_torch_compile_is_beaten_by_its_own_figure():
     assert goal.reached(attempt(0).with_(report=report_of(1.2, compiled=1.2)))
 
 
+def test_a_goal_over_torch_compile_takes_the_lower_bound_and_the_lowest_estimate_where_nothing_compares():
+    goal, report = Goal.parse("compile:1.1"), report_of(1.2, compiled=1.2)
+    uncertain = report.with_(profile=report.profile.with_(speedup_compiled_low=1.05))
+    assert not goal.reached(attempt(0).with_(report=uncertain))
+    mixed = report.profile.with_(speedup_compiled=None, speedup_compiled_estimate=1.15)
+    assert goal.reached(attempt(0).with_(report=report.with_(profile=mixed)))
+    assert not Goal.parse("compile:1.2").reached(attempt(0).with_(report=report.with_(profile=mixed)))
+
+
 @pytest.mark.parametrize("text", ["sol:2", "compile", "eager:fast", "compiler:1"])
 def test_a_goal_that_cannot_be_is_refused_in_one_line(text):
     with pytest.raises(InputError, match="choose correct, eager"):

@@ -6,19 +6,23 @@ import pytest
 
 from kernelwright.agent.mcp_server.answers import Question, VerdictOutcome
 from kernelwright.agent.mcp_server.summaries import outcome_of, verdict_fields
-from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Rung, Timing
+from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Rung, Timing, TimingMethod
+from kernelwright.tools.timing.compiled_reference import Baseline
+from kernelwright.tools.timing.extras import compared_with
 
 
-def timing(low: float, median: float, high: float) -> Timing:
-    return Timing(median=median, low=low, high=high, mean=median, std=0.0, minimum=low, calls=100)
+def timing(low: float, median: float, high: float, method: TimingMethod = TimingMethod.GRAPH) -> Timing:
+    return Timing(median=median, low=low, high=high, mean=median, std=0.0, minimum=low, calls=100, method=method)
 
 
 def timed(candidate: Timing, eager: Timing, compiled: Timing | None = None) -> Report:
     profile = ProfileResult(
-        device="NVIDIA H100", candidate=candidate, eager=eager, compiled=compiled,
+        device="NVIDIA H100", candidate=candidate, eager=eager,
         speedup=eager.median / candidate.median, speedup_low=eager.low / candidate.high,
-        speedup_compiled=compiled.median / candidate.median if compiled else None,
     )  # fmt: skip
+    if compiled:
+        beside = eager.with_(method=compiled.method)
+        profile = compared_with(Baseline(compiled=compiled, eager=beside, compiled_host_ms=0.021), profile)
     return Report(
         problem="p", problem_hash="h", candidate_hash="c", rung=Rung.PROFILE, correct=True, judged_on="NVIDIA H100",
         profile=profile,
@@ -43,9 +47,19 @@ def test_the_baseline_decides_against_what_a_speed_is_held():
     report = timed(timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1), compiled=timing(0.5, 0.6, 0.7))
     assert outcome_of(Question.BENCH, report, "eager") is VerdictOutcome.FASTER
     assert outcome_of(Question.BENCH, report, "compile") is VerdictOutcome.SLOWER
-    assert verdict_fields(Question.BENCH, report, "compile")["speed"].speedup == pytest.approx(0.6)
+    speed = verdict_fields(Question.BENCH, report, "compile")["speed"]
+    assert speed.speedup == pytest.approx(0.6)
+    assert speed.baseline_host_milliseconds == 0.021
     without = timed(timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1))
     assert outcome_of(Question.BENCH, without, "compile") is VerdictOutcome.INCONCLUSIVE
+
+
+def test_a_baseline_that_was_timed_by_another_method_decides_nothing():
+    slow = timing(8.0, 9.0, 10.0, TimingMethod.QUEUED)
+    report = timed(timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1), compiled=slow)
+    assert outcome_of(Question.BENCH, report, "eager") is VerdictOutcome.FASTER
+    assert outcome_of(Question.BENCH, report, "compile") is VerdictOutcome.INCONCLUSIVE
+    assert verdict_fields(Question.BENCH, report, "compile")["speed"].speedup is None
 
 
 @pytest.mark.parametrize(

@@ -243,17 +243,31 @@ def test_the_seed_is_shown_with_the_command_that_repeats_the_verdict():
     assert "repeats" not in text(report_view(good_report())), "a report of another judge has no seed"
 
 
+def test_a_ratio_over_torch_compile_that_is_not_comparable_is_marked():
+    report = good_report()
+    profile = report.profile.with_(speedup_compiled=None, speedup_compiled_estimate=1.05)
+    shown = text(report_view(report.with_(profile=profile)), width=200)
+    assert "about 1.05x over torch.compile (not comparable: timed by another method)" in shown
+
+
 def test_set_up_host_precision_and_launches_are_shown_apart_from_the_time():
     launches = (
         LaunchTime(kernel="max_kernel", grid=(512, 1, 1), ms=0.04, share=0.325),
         LaunchTime(kernel="softmax_kernel", grid=(512, 4, 1), ms=0.083, share=0.675),
     )
     profile = good_report().profile.with_(
-        setup_ms=1.25, host_ms=0.0213, precision="tf32", eager_precision="fp32", launches=launches
+        setup_ms=1.25,
+        host_ms=0.0213,
+        eager_host_ms=0.034,
+        compiled_host_ms=0.0565,
+        precision="tf32",
+        eager_precision="fp32",
+        launches=launches,
     )
     lines = [" ".join(line.split()) for line in text(report_view(good_report().with_(profile=profile))).splitlines()]
     for line in (
-        "host 21.3 us a call beside it (measured apart, no part of the time or the speedup)",
+        "host candidate + 21.3 us, eager + 34 us, torch.compile + 56.5 us on the host per call "
+        "(measured apart, no part of the time or the speedup)",
         "set-up 1.25 ms, once (measured apart, no part of the time or the speedup)",
         "precision tf32, eager fp32",
         "launch grid time share",

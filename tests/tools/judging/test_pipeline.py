@@ -11,8 +11,8 @@ from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.references.input_distributions import Draw, apply_draw, keep_edges
 from kernelwright.tools.references.shared_tensors import Buffers
-from kernelwright.tools.report import Environment, Failure, Fault, Report, Rung
-from kernelwright.tools.timing.measurement import is_settled, speedup_with_lower_bound, summarise_samples
+from kernelwright.tools.report import Environment, Failure, Fault, Report, Rung, Speedup, TimingMethod
+from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 from kernelwright.tools.verdict_cache import VerdictCache
 
 SOFTMAX = "tests/kernels/good/fused_softmax.py"
@@ -86,8 +86,8 @@ def test_the_interval_holds_the_median_and_narrows_with_calls():
     assert b.high - b.low < a.high - a.low
     assert is_settled(b)
     assert not is_settled(summarise_samples([1.0] * 8))
-    speedup, low = speedup_with_lower_bound(summarise_samples([2.0] * 20), summarise_samples([1.0] * 20))
-    assert (speedup, low) == (2.0, 2.0)
+    eager, candidate = (summarise_samples([ms] * 20, TimingMethod.GRAPH) for ms in (2.0, 1.0))
+    assert Speedup.between(eager, candidate) == Speedup(median=2.0, low=2.0, high=2.0)
 
 
 def test_shared_memory_shows_a_write_outside_its_tensor():

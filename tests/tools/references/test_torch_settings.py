@@ -17,6 +17,7 @@ from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem, run_on
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.references.torch_settings import KeptSettings, _now, may_change_settings
+from kernelwright.tools.report import TimingMethod
 from kernelwright.tools.timing.reference_clock import ReferenceClock
 
 MODEL = """
@@ -183,7 +184,7 @@ def test_the_reference_is_timed_with_its_own_settings(monkeypatch):
     monkeypatch.setattr(reference_clock, "timed_block", lambda calls, *_: [[c() and 1.0 for c in calls]])
     clock = ReferenceClock(lambda: seen.append(torch.get_default_dtype()) or 1.0, [[]], settings=reference.settings)
     clock.why = "no GPU here"
-    clock.open(graphs=False)
+    clock.open(TimingMethod.QUEUED)
     clock.block(2)
     assert seen == [torch.float64] * 3
     assert torch.get_default_dtype() is torch.float32

@@ -35,6 +35,7 @@ def test_without_a_gpu_the_note_says_why_and_is_kept(baselines, kept):
     found = baselines.timed(problem_of("vector_add"), HERE)
     assert found.compiled is None
     assert found.note.startswith("torch.compile failed: ")
+    assert found.ratio is None
     assert baselines.timed(problem_of("vector_add"), HERE) is found
     assert not list(kept.rglob("*.json"))
 

@@ -8,8 +8,17 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from kernelwright.tools.report import Cheat, Failed, Failure, Fault, InfrastructureError, Neighbour
-from kernelwright.tools.timing.measurement import speedup_with_lower_bound, summarise_samples
+from kernelwright.tools.report import (
+    Cheat,
+    Failed,
+    Failure,
+    Fault,
+    InfrastructureError,
+    Neighbour,
+    Speedup,
+    TimingMethod,
+)
+from kernelwright.tools.timing.measurement import summarise_samples
 from kernelwright.tools.timing.measuring import CALLS_WHEN_SLOW, MAX_DOUBTED_BLOCKS, InputSet, Measuring
 
 SETS = [InputSet(values=[], described=[0]), InputSet(values=[], described=[1])]
@@ -57,11 +66,11 @@ class Reference:
 
     def __init__(self, ms=2.0, now=None, *, capturable=True):
         self.now, self.capturable = now or ms, capturable
-        self.graphs, self.why = True, ""
-        self._record, self.anew, self.released = summarise_samples([ms] * 20), 0, 0
+        self.method, self.why, self.host_us = TimingMethod.GRAPH, "", 40.0
+        self.ms, self.anew, self.released = ms, 0, 0
 
-    def open(self, graphs=True):
-        self.graphs = graphs and self.capturable
+    def open(self, method=TimingMethod.GRAPH):
+        self.method = method if self.capturable else TimingMethod.QUEUED
         self.why = "" if self.capturable else "it reads a value"
 
     def block(self, calls):
@@ -69,11 +78,11 @@ class Reference:
 
     @property
     def record(self):
-        return self._record
+        return summarise_samples([self.ms] * 20, self.method)
 
     def time_anew(self):
         self.anew += 1
-        self._record = summarise_samples([self.now] * 20)
+        self.ms = self.now
 
     def release(self):
         self.released += 1
@@ -106,8 +115,8 @@ def test_speedup_is_eagers_median_over_the_candidates_and_its_bound_is_lower():
     found = measured(Process(1.0), Reference(2.0))
     assert found.speedup == pytest.approx(2.0, rel=2e-3)
     assert found.speedup_low <= found.speedup
-    assert found.captured
-    assert found.host_overhead_ms == pytest.approx(2.0, abs=0.01)
+    assert found.candidate.method is found.eager.method is TimingMethod.GRAPH
+    assert (found.host_ms, found.eager_host_ms) == (3.0, 0.04)
     assert [(s.name, s.launch, s.share) for s in found.steps] == [
         ("relu", True, 0.75),
         ("aten.copy_.default", False, 0.25),
@@ -132,7 +141,7 @@ def test_a_slow_candidate_is_timed_a_few_times_only():
 def test_where_either_cannot_be_captured_both_are_timed_without_and_it_is_said(captured, capturable):
     process = Process(captured=captured)
     found = measured(process, Reference(capturable=capturable))
-    assert not found.captured
+    assert found.candidate.method is found.eager.method is TimingMethod.QUEUED
     assert any("without CUDA graphs" in note for note in found.notes)
     assert process.asked[0]["graphs"] is capturable
 
@@ -200,9 +209,10 @@ def test_an_answer_of_no_known_form_is_a_failure_and_no_crash_of_ours(answer):
 
 
 def test_the_interval_holds_the_median_and_the_bound_is_least_kind():
-    a, b = summarise_samples([1.0, 1.1, 0.9, 1.0, 1.05]), summarise_samples([2.0, 2.2, 1.9])
-    assert a.low <= a.median <= a.high
-    assert speedup_with_lower_bound(b, a) == (2.0, 1.9 / 1.1)
+    samples = [1.0, 1.1, 0.9, 1.0, 1.05], [2.0, 2.2, 1.9]
+    candidate, eager = (summarise_samples(times, TimingMethod.QUEUED) for times in samples)
+    assert candidate.low <= candidate.median <= candidate.high
+    assert Speedup.between(eager, candidate) == Speedup(median=2.0, low=1.9 / 1.1, high=2.2 / 0.9)
 
 
 def test_a_large_answer_is_compared_while_neither_side_keeps_graphs():

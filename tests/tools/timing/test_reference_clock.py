@@ -9,6 +9,7 @@ import torch.nn as nn
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.prepared_problem import prepare_problem
 from kernelwright.tools.references.reference import BuffersAsTheyWere
+from kernelwright.tools.report import TimingMethod
 from kernelwright.tools.timing import reference_clock
 from kernelwright.tools.timing.reference_clock import ReferenceClock
 
@@ -56,7 +57,7 @@ def test_a_reference_that_was_timed_holds_the_running_statistics_that_it_began_w
     assert {"norm.running_mean", "last"} <= prepared.reference.changing
     kept = BuffersAsTheyWere(model, prepared.reference.changing)
     clock = ReferenceClock(model, [inputs], buffers=kept)
-    clock.open(graphs=False)
+    clock.open(TimingMethod.QUEUED)
     clock.block(8)
     now = state(model)
     assert {n: i for n, (i, _) in now.items()} == {n: i for n, (i, _) in before.items()}
@@ -70,7 +71,7 @@ def test_what_is_timed_begins_with_the_same_state_in_every_call(without_gpu):
     clock = ReferenceClock(
         model, [[torch.rand(8, 4)]], buffers=BuffersAsTheyWere(model, [n for n, _ in model.named_buffers()])
     )
-    clock.open(graphs=False)
+    clock.open(TimingMethod.QUEUED)
     del seen[:]
     clock.block(4)
     assert len(seen) == 4
@@ -84,6 +85,6 @@ def test_a_reference_that_fails_while_it_is_timed_leaves_its_state_too(without_g
         model, [[torch.rand(8, 4)]], buffers=BuffersAsTheyWere(model, [n for n, _ in model.named_buffers()])
     )
     with pytest.raises(RuntimeError, match="no room"):
-        clock.open(graphs=False)
+        clock.open(TimingMethod.QUEUED)
     assert torch.equal(model.running_mean, torch.zeros(4))
     assert model.num_batches_tracked == 0

@@ -68,7 +68,7 @@ def timed_block(
     return [start.elapsed_time(end) for start, end in events], begin.elapsed_time(events[-1][1])
 
 
-def host_time(call: Callable[[], Any], times: int = 2) -> float:
+def host_time(call: Callable[[], Any], times: int = 5) -> float:
     """Microseconds until a call returns that only fills the queue: the least of a few, after one that is not
     counted; of that one, where a call keeps the device busy for long. The queue holds them all: the device is waited
     for before and after.
