@@ -63,7 +63,7 @@ class KeptDrafts:
     def draft(self, problem: Problem, own_work: str, *, tf32: bool = True, split: bool = True) -> Draft:
         """The text that lies there, whatever precision is asked for: another one is never made."""
         mode = next(mode for mode, rule in RULES.items() if rule == own_work)
-        path = _kept_at(self._folder, problem, mode)
+        path = kept_draft_path(self._folder, problem, mode)
         if not path.exists():
             return Draft(mode=mode, refused=f"no such draft was kept in {self._folder}")
         text = path.read_text(encoding="utf-8")
@@ -113,10 +113,11 @@ def measured(
 
 def _keep(folder: Path | None, problem: Problem, mode: Mode, source: str) -> None:
     if folder is not None:
-        _kept_at(folder, problem, mode).write_text(source, encoding="utf-8")
+        kept_draft_path(folder, problem, mode).write_text(source, encoding="utf-8")
 
 
-def _kept_at(folder: Path, problem: Problem, mode: Mode) -> Path:
+def kept_draft_path(folder: Path, problem: Problem, mode: Mode) -> Path:
+    """The file in which a run keeps the draft of a problem."""
     return folder / f"{re.sub(r'[^A-Za-z0-9]+', '_', problem.name)}-{mode}.py"
 
 
@@ -147,6 +148,7 @@ def _judged(row: Row, report: Report, seconds: float) -> Row:
         correct=report.correct, reason="" if report.correct else said, verdict_seconds=seconds,
         degenerate=report.degenerate,
         speedup=profile.speedup if profile else None, speedup_compiled=profile.speedup_compiled if profile else None,
+        method=profile.method if profile else None,
     )  # fmt: skip
 
 
@@ -213,7 +215,7 @@ def in_order(rows: Sequence[Row], asked: Sequence[tuple[Problem, Mode]]) -> list
 
 def tuned_again(problem: Problem, row: Row, evaluator: Evaluator | None, keep: Path, seconds: float) -> Row:
     """A row of an earlier run after TUNE; as it was where its draft is not there, or cannot be judged now."""
-    path = _kept_at(keep, problem, row.mode)
+    path = kept_draft_path(keep, problem, row.mode)
     if evaluator is None or not path.exists():
         return row
     try:

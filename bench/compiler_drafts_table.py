@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.compiler_drafts_tuning import TunedRow
 from kernelwright.policies.inductor.draft import Mode
-from kernelwright.tools.report import Value
+from kernelwright.tools.report import TimingMethod, Value
 
 
 class Row(Value):
@@ -39,7 +39,9 @@ class Row(Value):
     speedup: float | None = None
     """Over eager; None where nothing was timed."""
     speedup_compiled: float | None = None
-    """Over torch.compile in its default mode."""
+    """Over torch.compile in its default mode, timed by the draft's method; without `method` with its host code."""
+    method: TimingMethod | None = None
+    """How the draft and eager were timed; None in rows before 2026-11-28."""
     algebra: bool = False
     """Exact algebra takes operations of the problem away."""
     degenerate: tuple[str, ...] = ()
@@ -180,6 +182,11 @@ def text(rows: Sequence[Row], command: str, machine: str, seconds: float) -> str
     in_fp32 = [f"- {r.problem} ({r.mode})" for r in rows if r.in_fp32]
     parts = ["# The compiler's drafts", f"`{command}`  ", f"{machine}, {date.today()}, {seconds:.0f} s in all.",
              "\n".join(table(rows))]  # fmt: skip
+    if with_host := sum(r.speedup_compiled is not None and r.method is None for r in rows):
+        parts.append(
+            f"In {with_host} rows torch.compile was timed with its host code, the draft as a CUDA graph: the ratio "
+            "over torch.compile is too high there (bench/results/compile_clock.md says by how much)."
+        )
     sections = {
         "Best of the modes": best_table(rows),
         "No speed of the same work": apart,

@@ -4,9 +4,9 @@
         [--workers 8] [--problems 20] [--seconds 150] [--out bench/results/max_autotune]
 
 DIR is a checkout of KernelBench; the rows are those of bench.compiler_drafts on the same kind of GPU. Eager and the
-compiled model are timed by triton's do_bench in turns (the least of several medians) in one process per problem; one
-process at a time does so, also while the compiler tries its configurations there. The draft's time over the compiled
-model's is the product of two ratios to eager, the judge's own and this one. Problems are taken evenly over the level;
+compiled model are timed in turns as CUDA graphs by the judge's own clock, in one process per problem; one process at a
+time does so, also while the compiler tries its configurations there. The draft's time over the compiled model's is the
+product of two ratios to eager by one method, the judge's own and this one. Problems are taken evenly over the level;
 those that were not begun after --seconds are left out. Rows are written as they are made.
 """
 
@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,10 @@ from bench.compiler_drafts import machine_of
 from bench.compiler_drafts_table import Row, best_of_modes, geometric_mean
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Speedup, TimingMethod
+from kernelwright.tools.timing.compiled_reference import Baseline, CompiledReference
 
 MODE = "max-autotune-no-cudagraphs"
-TURNS = 5
-"""Of eager and the compiled model. The least median counts: a process that makes its model meanwhile disturbs some."""
 
 
 def alone_on_the_gpu(lock: Any) -> None:
@@ -54,29 +53,18 @@ def alone_on_the_gpu(lock: Any) -> None:
     tuner.benchmark_all_configs = waiting(tuner.benchmark_all_configs)
 
 
-def measure(path: str, lock_path: str, device: str) -> dict[str, float]:
-    """Milliseconds of eager and of the compiled model, on the problem's own inputs."""
+def measure(path: str, lock_path: str, device: str) -> Baseline:
+    """Eager and the compiled model, on the problem's own inputs, as CUDA graphs where both can be captured."""
     import torch
     from filelock import FileLock
-    from triton.testing import do_bench
 
-    timed = partial(do_bench, warmup=10, rep=40, return_mode="median")
+    torch.cuda.set_device(device)
     lock = FileLock(lock_path)
     alone_on_the_gpu(lock)
-    scope: dict[str, Any] = {"__name__": "problem"}
-    exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), scope)
-    torch.manual_seed(0)
-    with torch.no_grad(), torch.device(device):
-        model = scope["Model"](*scope["get_init_inputs"]()).to(device)
-        given = [x.to(device) if torch.is_tensor(x) else x for x in scope["get_inputs"]()]
-    with torch.no_grad():
-        compiled = torch.compile(model, mode=MODE)
-        compiled(*given)
-        with lock:
-            torch.cuda.synchronize()
-            turns = [(timed(lambda: model(*given)), timed(lambda: compiled(*given))) for _ in range(TURNS)]
-        eager, of_compiled = (min(times) for times in zip(*turns, strict=True))
-        return {"eager": eager, "compiled": of_compiled}
+    problem = Problem(name=Path(path).stem, source=Path(path).read_text(encoding="utf-8"))
+    reference = CompiledReference(problem, device, mode=MODE)
+    with lock:
+        return reference.time(TimingMethod.GRAPH)
 
 
 def chosen(rows: Sequence[Row], problems: Sequence[Problem], count: int) -> list[tuple[Row, Problem]]:
@@ -99,16 +87,26 @@ def run(row: Row, problem: Problem, folder: Path, device: str, ends: float) -> d
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=left + 30, env=environment, check=False,
         )  # fmt: skip
-        measured = json.loads(done.stdout.strip().splitlines()[-1])
+        measured = Baseline.model_validate_json(done.stdout.strip().splitlines()[-1])
     except subprocess.TimeoutExpired:
         return None
     except (IndexError, ValueError):
         return {"problem": row.problem, "failure": (done.stderr.strip().splitlines() or ["nothing was printed"])[-1]}
-    over_eager = measured["eager"] / measured["compiled"]
+    return beside(row, measured)
+
+
+def beside(row: Row, measured: Baseline) -> dict[str, Any]:
+    """The draft's row beside the compiled model. No ratio of the two where they were not timed by one method."""
+    assert measured.eager is not None
+    assert measured.compiled is not None
+    over_eager = Speedup.between(measured.eager, measured.compiled).median
+    alike = (row.method or TimingMethod.GRAPH) is measured.compiled.method
+    over_max_autotune = (row.speedup or 0.0) / over_eager if alike else None
     return {
-        "problem": row.problem, "mode": row.mode.value, "eager_ms": measured["eager"],
-        "max_autotune_ms": measured["compiled"], "max_autotune_over_eager": over_eager,
-        "draft_over_eager": row.speedup, "draft_over_max_autotune": (row.speedup or 0.0) / over_eager,
+        "problem": row.problem, "mode": row.mode.value, "method": str(measured.compiled.method),
+        "eager_ms": measured.eager.median, "max_autotune_ms": measured.compiled.median,
+        "compiled_host_ms": measured.compiled_host_ms, "max_autotune_over_eager": over_eager,
+        "draft_over_eager": row.speedup, "draft_over_max_autotune": over_max_autotune, "note": measured.note,
     }  # fmt: skip
 
 
@@ -133,9 +131,13 @@ def text(rows: Sequence[dict[str, Any]], command: str, machine: str) -> str:
         lines.append(
             f"| {r['problem']} | {r['mode']} | {r['eager_ms']:.3f} | {r['max_autotune_ms']:.3f} "
             f"| {r['max_autotune_over_eager']:.2f} | {r['draft_over_eager']:.2f} "
-            f"| {r['draft_over_max_autotune']:.2f} |"
+            f"| {_ratio(r['draft_over_max_autotune'])} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _ratio(value: float | None) -> str:
+    return f"{value:.2f}" if value is not None else "not timed alike"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -151,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args(argv)
     if asked.one:
-        print(json.dumps(measure(asked.one, str(Path(asked.one).parent / "gpu.lock"), asked.device)))
+        print(measure(asked.one, str(Path(asked.one).parent / "gpu.lock"), asked.device).model_dump_json())
         return 0
     if not asked.folder or asked.rows is None:
         parser.error("a checkout of KernelBench and --rows are needed")

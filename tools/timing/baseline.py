@@ -68,13 +68,16 @@ class BaselineTimes(Value):
 class Baselines:
     """The torch.compile baselines of one device. Thread-safe; each problem is compiled once."""
 
-    def __init__(self, device: str, cache_dir: Path | None = None) -> None:
-        """cache_dir: folder where baselines are kept between processes; None keeps them for the life of this object."""
+    def __init__(self, device: str, cache_dir: Path | None = None, processes: int | None = None) -> None:
+        """cache_dir: folder where baselines are kept between processes; None keeps them for the life of this object.
+
+        processes: number of those that compile ahead; None: as many as the cores allow beside verdicts.
+        """
         self._device, self._folder = device, cache_dir / "baselines" if cache_dir else None
         self._known: dict[str, Baseline] = {}
         self._lock = threading.Lock()
         self._compiler: _Compiler | None = None
-        self._ahead = _Ahead(device)
+        self._ahead = _Ahead(device, processes or _ahead_processes())
 
     def start(self) -> None:
         """Starts the process where there is none, and does not wait for it."""
@@ -212,9 +215,9 @@ class _Compiler:
 class _Ahead:
     """Processes that compile without timing: nobody holds the GPU meanwhile. Thread-safe."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, processes: int) -> None:
         self._device = device
-        self._places = threading.BoundedSemaphore(_ahead_processes())
+        self._places = threading.BoundedSemaphore(processes)
         self._lock = threading.Lock()
         self._idle: list[_Compiler] = []
         self._busy: list[_Compiler] = []
