@@ -16,8 +16,9 @@ from kernelwright.tools.hardware.gpus import read_driver, read_sensors
 from kernelwright.tools.hardware.neighbours import neighbours_of
 from kernelwright.tools.replaying.gpu.stopwatch import flush_l2_cache
 from kernelwright.tools.report import InfrastructureError, Neighbour
+from kernelwright.tools.timing.clock_protocols import ReplayChannel
 from kernelwright.tools.timing.measurement import Measurement, RankedConfigurations
-from kernelwright.tools.timing.measuring import ANSWER_SECONDS, InputSet, Measuring, ReplayChannel, well_formed
+from kernelwright.tools.timing.measuring import ANSWER_SECONDS, InputSet, Measuring, well_formed
 from kernelwright.tools.timing.reference_clock import ReferenceClock
 
 SLOWED_FACTOR = 1.3

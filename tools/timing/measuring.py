@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from kernelwright.tools.hardware.gpus import read_clocks
 from kernelwright.tools.hardware.neighbours import busiest_readings
@@ -23,10 +23,10 @@ from kernelwright.tools.report import (
     Fault,
     Neighbour,
     Speedup,
-    Timing,
     TimingMethod,
     clean_text,
 )
+from kernelwright.tools.timing.clock_protocols import ReplayChannel, TimedGpu, TimedReference
 from kernelwright.tools.timing.measurement import (
     Measurement,
     StepTime,
@@ -53,13 +53,6 @@ BLOCK_SLACK, CALL_SLACK = 1.0, 0.1
 """Milliseconds of the judge's clock, a block and a call, that messages and host code take."""
 ANSWER_SECONDS = 60.0
 """Seconds for any one answer of the candidate's process."""
-
-
-class ReplayChannel(Protocol):
-    """The part of tools/replaying/replayer.py that the clock uses."""
-
-    def ask(self, message: dict[str, Any], *, seconds: float, shared: Sequence[Any] = ()) -> dict[str, Any]:
-        """Sends one message about the opened trace and returns the answer. Raises Failed."""
 
 
 @dataclass(frozen=True)
@@ -100,53 +93,6 @@ class _Timed(NamedTuple):
     clocks: Clocks | None
     neighbours: tuple[Neighbour, ...]
     """The other GPUs at work."""
-
-
-class TimedReference(Protocol):
-    """The part of tools/timing/reference_clock.py that the clock uses."""
-
-    method: TimingMethod
-    """The method of the blocks since the reference was opened."""
-    why: str
-    """Why it could not be captured."""
-    host_us: float
-    """Microseconds that the host takes to launch one call without a graph."""
-
-    def open(self, method: TimingMethod = TimingMethod.GRAPH) -> None:
-        """Makes the reference ready to be timed by a method; QUEUED takes the place of GRAPH where it cannot be
-        captured.
-        """
-
-    def block(self, calls: int) -> list[float]:
-        """Milliseconds of each of so many calls."""
-
-    @property
-    def record(self) -> Timing:
-        """The reference's time of record, measured where it is not known."""
-
-    def time_anew(self) -> None:
-        """Measures the time of record again, because the clocks of the GPU have changed."""
-
-    def release(self) -> None:
-        """Gives the memory of captured graphs back."""
-
-    def release_if_large(self) -> None:
-        """Gives the memory of captured graphs back where it is much."""
-
-
-class TimedGpu(Protocol):
-    """The part of tools/timing/clock.py that a measurement uses."""
-
-    name: str
-    uuid: str
-    """Empty where the driver does not tell."""
-    flush_ms: float
-
-    def refuse_a_shared_gpu(self) -> None:
-        """Raises InfrastructureError where another program's work lies in every measurement."""
-
-    def neighbours(self) -> tuple[Neighbour, ...]:
-        """Other GPUs of this machine that are at work now."""
 
 
 class Measuring:
