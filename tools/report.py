@@ -234,7 +234,9 @@ class CorrectnessResult(Value):
     weights_reloaded: bool | None = None
     """False where the candidate's parameters could not be matched with the reference's; None where there are none."""
     deterministic: bool | None = None
-    """Bitwise, over two calls on the same inputs."""
+    """Whether two calls on the same inputs agreed bit for bit on a GPU; None under the interpreter, whose own rounding
+    depends on which programs run together.
+    """
     seed: int | None = None
     """The seed of draws, sizes and the order of programs: `agent check --seed` repeats the verdict with it."""
     random_outputs: tuple[int, ...] = ()

@@ -128,7 +128,7 @@ def test_a_correct_kernel_shows_time_speedups_and_speed_of_light():
         "0.123 ms (0.1218 ms to 0.1242 ms, 95 %, 250 calls)",
         "1.82x over eager (0.224 ms), at least 1.8x; 1.05x over torch.compile (0.129 ms)",
         "90.9 % of 0.1118 ms (memory bound: 512 MiB at 4.8 TB/s)",
-        "2 of 2 passed, error at most 1.25 of eager's own, bitwise repeatable",
+        "2 of 2 passed, error at most 1.25 of eager's own, two calls equal bit for bit",
         "throttled: sw_power_cap",
     ):
         assert part in shown, f"{part!r} is not in\n{shown}"
