@@ -199,11 +199,19 @@ def _judge(
     from kernelwright.agent.interrupts import defer_interrupts
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.reference_trials.trials import ReferenceTrials
 
-    with progress(quiet) as say, Evaluator(device=device, cache_dir=cache) as evaluator:
+    with (
+        progress(quiet) as say,
+        ReferenceTrials() as trials,
+        Evaluator(device=device, cache_dir=cache) as evaluator,
+    ):
+        trials.begin()
         say("starting the tools")
         with defer_interrupts():
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
+        say("running the reference")
+        trials.require_working(problem)
         trace = None
         if show_trace:
             from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code

@@ -86,6 +86,9 @@ class Run:
         Raises StoreError: where nothing can be written nothing can be paused.
         """
         try:
+            if self.state is not State.DONE and not self.attempts and self.current is None:
+                self._watch(self, "running the reference")
+                self._judging.require_working(self.problem)
             while self.state is not State.DONE:
                 self.step()
         except KeyboardInterrupt:

@@ -126,6 +126,9 @@ class StoredVerdicts:
         assert report is not None
         return report
 
+    def require_working(self, problem: Problem) -> None:
+        """Does nothing: no reference is run."""
+
     def gpu_seconds(self, report: Report) -> float:
         """Seconds of a GPU that a verdict cost: none, for nothing is judged."""
         return 0.0
@@ -160,6 +163,10 @@ class FreshVerdicts:
         self._keep(turn, report)
         self.judged.add(attempt.turn)
         return report
+
+    def require_working(self, problem: Problem) -> None:
+        """Has the judging underneath try the reference. Raises ProblemError where it fails."""
+        self._judging.require_working(problem)
 
     def gpu_seconds(self, report: Report) -> float:
         """Seconds of a GPU that the verdict cost, as the judging underneath counts them."""

@@ -92,39 +92,38 @@ def solve_problem(
 ) -> Solved:
     """Begins or goes on, runs until it stops, writes the best kernel.
 
-    Raises StoreError and InfrastructureError before the first turn only.
+    Raises ProblemError where the reference fails; StoreError and InfrastructureError before the first turn only.
 
     `forked_from`: a candidate of another trajectory, after which this one goes its own way.
     """
     from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.reference_trials.trials import ReferenceTrials
 
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     own = version("kernelwright") or "(not installed)"
     options = Options(targets=settings.targets, own_work=settings.own_work)
-    with open_store(db) as store:
-        trajectory = None
-        try:
-            with (
-                defer_interrupts()
-            ):  # between the row and its number Ctrl-C would leave a trajectory that nobody lets go of
-                trajectory = store.begin(settings.start(problem, own), forked_from=forked_from)
-            resumed = bool(store.turns(trajectory.id))
-            say("starting the tools")
-            with defer_interrupts():
-                # Imported here and not at the first verdict, where Ctrl-C could come in the middle of the import.
-                import torch  # noqa: F401
-            with (
-                Drafter(say) as drafter,
-                Evaluator(device=settings.device, workers=1, cache_dir=verdict_cache_folder(db)) as evaluator,
-            ):
+    with open_store(db) as store, ReferenceTrials() as trials, Drafter(say) as drafter:
+        say("starting the tools")
+        trials.begin()
+        with defer_interrupts():
+            # Imported here and not at the first verdict, where Ctrl-C could come in the middle of the import.
+            import torch  # noqa: F401
+        with Evaluator(device=settings.device, workers=1, cache_dir=verdict_cache_folder(db)) as evaluator:
+            say("running the reference")
+            trials.require_working(problem)  # before the row, which would end the same command for good
+            trajectory = None
+            try:
+                with defer_interrupts():  # between the row and its number Ctrl-C would leave a row nobody lets go of
+                    trajectory = store.begin(settings.start(problem, own), forked_from=forked_from)
+                resumed = bool(store.turns(trajectory.id))
                 asked = drafter.policy_for(share_gpu(policy, evaluator), problem, settings)
                 tuner = TuneTurn(evaluator, settings, store, verdict_cache_folder(db)) if settings.tune else None
                 run = Run(store, trajectory, problem, asked, RunJudge(evaluator, options), settings, watch, tuner=tuner)
                 run.run()
-        except BaseException as error:
-            if trajectory is not None:
-                pause_owned(store, trajectory.id, error)
-            raise
+            except BaseException as error:
+                if trajectory is not None:
+                    pause_owned(store, trajectory.id, error)
+                raise
         if run.best is not None:
             write_kernel(output, problem, run.best, settings, store.where, own)
         return _solved(run, output, resumed, drafter.refused)

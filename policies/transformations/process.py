@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from kernelwright.device_mapping import cuda_mapped_to
 from kernelwright.policies.transformations.attention import write_attention
 from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, export
 from kernelwright.policies.transformations.linear_sum import write_linear_sum
@@ -54,7 +55,9 @@ def answer(source: str) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = _transformed(export(source))
+            with cuda_mapped_to("cpu", source):
+                exported = export(source)
+            made = _transformed(exported)
     except NotTransformed as reason:
         made = {"refused": str(reason)[:MAX_REASON_CHARACTERS]}
     except Exception as error:  # whatever the problem or torch raises is why there is no draft

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kernelwright.device_mapping import cuda_mapped_to
 from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.parsing import code_of
@@ -71,7 +72,7 @@ def measure_cost(problem: Problem, most_ops: int = MAX_OPERATOR_CALLS) -> Refere
 def _measure_cost(problem: Problem, counted: Any) -> ReferenceCost:
     import torch
 
-    with load_for_dry_run(problem.source) as module, without_data(), torch.no_grad(), counted:
+    with load_for_dry_run(problem.source, "meta") as module, without_data(), torch.no_grad(), counted:
         init = module.get_init_inputs()
         model = module.Model(*init)
         inputs = module.get_inputs()
@@ -92,7 +93,7 @@ def _measure_cost(problem: Problem, counted: Any) -> ReferenceCost:
 def count_held_elements(problem: Problem) -> int:
     """Elements of inputs and weights, for a reference that does not run without data."""
 
-    with load_for_dry_run(problem.source) as module, without_data():
+    with load_for_dry_run(problem.source, "meta") as module, without_data():
         model = module.Model(*module.get_init_inputs())
         return sum(t.numel() for t in (*tensors_of(module.get_inputs()), *model.parameters(), *model.buffers()))
 
@@ -132,16 +133,22 @@ def run_once(problem: Problem) -> list[Any]:
 
 
 @contextlib.contextmanager
-def load_for_dry_run(source: str) -> Iterator[types.ModuleType]:
-    """The reference as a module of its own, forgotten afterwards. What it warns of at odd sizes is of no interest."""
+def load_for_dry_run(source: str, device: str = "cpu") -> Iterator[types.ModuleType]:
+    """The reference as a module of its own, forgotten afterwards. What it warns of at odd sizes is of no interest.
+
+    device: stands for every CUDA device that the text names, until the block ends.
+    """
     module = types.ModuleType(f"dry_run_{next(_NUMBERS)}")
     sys.modules[module.__name__] = module
     try:
         changes = may_change_settings(source)
-        with KeptSettings(python="random" in source, changes=changes), warnings.catch_warnings():
+        kept = KeptSettings(python="random" in source, changes=changes)
+        with cuda_mapped_to(device, source), kept, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(code_of(source, "<reference>"), module.__dict__)
             yield module
+    except SystemExit as error:
+        raise RuntimeError("the reference ends the program (sys.exit)") from error
     finally:
         del sys.modules[module.__name__]
 
@@ -158,7 +165,8 @@ def _counter() -> Any:
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils.flop_counter import flop_registry
+
+    from kernelwright.tools.references.operators import operations_by_formula
 
     known, quick = _known_answers(), meta_results()
     distances = (torch.ops.aten._cdist_forward, torch.ops.aten._euclidean_dist)
@@ -178,8 +186,7 @@ def _counter() -> Any:
                 out = known[packet](*args)
             elif out is None:
                 out = func(*args, **given)
-            if (rule := flop_registry.get(packet)) is not None:
-                self.operations += rule(*args, **given, out_val=out)
+            self.operations += operations_by_formula(func, args, given, out) or 0
             if packet in distances:  # no products to torch, and their outputs are few
                 self.operations += 2 * out.numel() * args[0].shape[-1]
             self.operations += sum(t.numel() for t in tensors_of(out))

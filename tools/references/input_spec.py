@@ -21,6 +21,8 @@ from kernelwright.tools.report import Value
 
 log = logging.getLogger(__name__)
 
+WITHOUT_DATA_ERRORS = (ProblemError, RuntimeError, NotImplementedError, AssertionError, TypeError, wire.WireError)
+"""Errors of a reference that needs values where it has none."""
 SEED = 0
 """Only values of integers that `meta` does not show depend on it."""
 
@@ -82,10 +84,9 @@ def _spec(problem: Problem, sizes: tuple[tuple[str, int], ...], as_it_is: bool =
     import torch
 
     resized = problem.with_sizes(dict(sizes))
-    ranges = _Ranges()
     try:
-        return _run(resized, ranges, "meta").with_(sizes=dict(sizes), problem=problem)
-    except (ProblemError, RuntimeError, NotImplementedError, AssertionError, TypeError, wire.WireError) as error:
+        return describe_on(resized, "meta").with_(sizes=dict(sizes), problem=problem)
+    except WITHOUT_DATA_ERRORS as error:
         log.debug("%s does not run on meta: %s", problem.name, error)
     if not sizes and not as_it_is:
         from kernelwright.tools.sizing.small_sizes import shrink
@@ -93,12 +94,14 @@ def _spec(problem: Problem, sizes: tuple[tuple[str, int], ...], as_it_is: bool =
         if small := shrink(problem).sizes:
             return _spec(problem, tuple(sorted(small.items())))
     with torch.random.fork_rng(devices=[]):
-        return _run(resized, ranges, "cpu").with_(sizes=dict(sizes), problem=problem)
+        return describe_on(resized, "cpu").with_(sizes=dict(sizes), problem=problem)
 
 
-def _run(problem: Problem, ranges: _Ranges, tensors: str) -> InputSpec:
+def describe_on(problem: Problem, tensors: str) -> InputSpec:
+    """Runs the reference once on a device, `meta` or `cpu`, and describes it. Raises ProblemError where it fails."""
     from kernelwright.tools.references.reference import Reference
 
+    ranges = _Ranges()
     if tensors == "meta":
         mark_as_skipped_by_dynamo()
     quick = meta_results_mode() if tensors == "meta" else contextlib.nullcontext

@@ -146,7 +146,8 @@ def _note(
     seen: OperatorTally, tracked: set[int], func: Any, args: Any, kwargs: Any, given: list[Tensor], out: Any
 ) -> None:
     import torch
-    from torch.utils.flop_counter import flop_registry
+
+    from kernelwright.tools.references.operators import operations_by_formula
 
     name = func._overloadpacket.__name__
     seen.ops[name] = seen.ops.get(name, 0) + 1
@@ -155,12 +156,13 @@ def _note(
     outs = [o for o in torch.utils._pytree.tree_leaves(out) if isinstance(o, torch.Tensor)]
     made = sum(o.numel() for o in outs)
     _note_reads(seen, tracked, name, given, made, _share_read(name, args))
-    if func._overloadpacket in flop_registry or "scaled_dot_product" in name:
+    operations = operations_by_formula(func, args, kwargs, out)
+    if operations is not None:
         direct = all(storage_of(t) in tracked for t in given)
         seen.products.append(
             Product(
                 name,
-                _product_operations(func, args, kwargs, given, out),
+                operations,
                 given[0].dtype,
                 direct,
                 _window(name, args),
@@ -219,15 +221,6 @@ def _share_read(name: str, args: Any) -> float:
     if transposed or max(stride) == 1:
         return 1.0
     return 0.0 if max(dilation) > 1 or any(s > k for s, k in zip(stride, kernel, strict=False)) else 0.5
-
-
-def _product_operations(func: Any, args: Any, kwargs: Any, given: list[Tensor], out: Any) -> int:
-    from torch.utils.flop_counter import flop_registry
-
-    if func._overloadpacket in flop_registry:
-        return int(flop_registry[func._overloadpacket](*args, **kwargs, out_val=out))
-    query, key, value = given[:3]
-    return 2 * query.numel() * key.shape[-2] + 2 * query.numel() // query.shape[-1] * key.shape[-2] * value.shape[-1]
 
 
 def _window(name: str, args: Any) -> int:

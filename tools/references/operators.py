@@ -4,6 +4,7 @@ operations.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -140,13 +141,33 @@ def only_moves_data(func: Any) -> bool:
     return name in ALLOCATING_OPERATORS or name in COPYING_OPERATORS or name in FREE_OPERATORS or func.is_view
 
 
+def operations_by_formula(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int | None:
+    """Returns the operations of a product, a convolution or an attention by torch's formula; None for other operators.
+
+    A formula may refuse what its operator computes (attention whose keys have fewer heads than its queries, in torch
+    2.13): counting is never a reason to fail, and such a call is counted from the shapes of its operands.
+    """
+    packet = func.overloadpacket
+    is_attention = "scaled_dot_product" in packet.__name__
+    if packet not in flop_registry and not is_attention:
+        return None
+    with contextlib.suppress(Exception):
+        return int(flop_registry[packet](*args, **kwargs, out_val=made))
+    operands = tensors_of(args)
+    if is_attention and len(operands) >= 3:
+        query, key, value = operands[:3]
+        rows = query.numel() // max(query.shape[-1], 1)
+        return int(2 * rows * key.shape[-2] * (query.shape[-1] + value.shape[-1]))
+    return None
+
+
 def operations_of_call(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
     """Returns the number of floating-point operations: torch's own formula for products, else the largest number of
     elements of an operand or result.
     """
-    formula = flop_registry.get(func.overloadpacket)
-    if formula is not None:
-        return int(formula(*args, **kwargs, out_val=made))
+    operations = operations_by_formula(func, args, kwargs, made)
+    if operations is not None:
+        return operations
     sizes = [t.numel() for t in (*tensors_of(args), *tensors_of(made))]
     return max(sizes, default=0)
 

@@ -16,6 +16,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from kernelwright.device_mapping import cuda_mapped_to
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
 from kernelwright.tools.nested import Form, leaf_names, put_together, take_apart
 from kernelwright.tools.parsing import code_of
@@ -68,12 +69,9 @@ class Reference:
                 yield
         except torch.cuda.OutOfMemoryError:
             raise
-        except Exception as error:
-            line = _line(error, _file(self.problem))
-            raise ProblemError(
-                f"the reference {self.problem.name} fails when it {when}{line}: {type(error).__name__}: "
-                f"{clean_text(error, 300).splitlines()[0] if str(error) else ''}"
-            ) from error
+        except (Exception, SystemExit) as error:
+            place = _place(error, _file(self.problem)) or f" when it {when}"
+            raise ProblemError(f"the reference {self.problem.name} fails{place}: {_described(error)}") from error
 
     @contextlib.contextmanager
     def settings(self, *, on_device: bool = False) -> Iterator[None]:
@@ -83,7 +81,7 @@ class Reference:
         on_device: the block itself says on which device tensors are made, so that no default device is needed. torch
         does not bear a new one inside both.
         """
-        with self._kept(on_device=on_device) as kept:
+        with cuda_mapped_to(self.device, self.problem.source), self._kept(on_device=on_device) as kept:
             yield
         self._settings |= kept.changed
 
@@ -95,8 +93,9 @@ class Reference:
     def _seeded(self, seed: int, *, on_device: bool = False) -> Iterator[None]:
         """Runs a block in the reference's settings with the generators set to `seed`. Without data nothing is drawn."""
         draws = self.device != "meta"
+        mapped = cuda_mapped_to(self.device, self.problem.source)
         here = self._kept(on_device=on_device, generators=not draws)
-        with here as kept, seeded(seed, python=self._python) if draws else contextlib.nullcontext():
+        with mapped, here as kept, seeded(seed, python=self._python) if draws else contextlib.nullcontext():
             yield
         self._settings |= kept.changed
 
@@ -364,8 +363,26 @@ def _remember(module: types.ModuleType) -> None:
                 linecache.cache.pop(file, None)
 
 
-def _line(error: BaseException, file: str) -> str:
+def _place(error: BaseException, file: str) -> str:
+    """The last function of the reference's own text that the error went through, and its line; empty without one."""
     import traceback
 
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-    return f" (line {lines[-1]})" if lines else ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    if not frames:
+        return ""
+    function = "when it is imported" if frames[-1].name == "<module>" else f"in {frames[-1].name}"
+    return f" {function}, line {frames[-1].lineno}"
+
+
+def _described(error: BaseException) -> str:
+    """The error's type and the first line of its text, and what to do where the text does not say."""
+    if isinstance(error, SystemExit):
+        code = f": {clean_text(error, 100)}" if isinstance(error.code, str) else ""
+        return f"it ends the program (sys.exit{code}): raise an exception where it cannot run"
+    said = clean_text(error, 300).splitlines()[0] if str(error) else ""
+    advice = "; make tensors on the CPU, the judge moves them to its device" if _lacks_gpu(said) else ""
+    return f"{type(error).__name__}: {said}{advice}".removesuffix(": ")
+
+
+def _lacks_gpu(message: str) -> bool:
+    return "not compiled with CUDA" in message or "NVIDIA driver" in message or "No CUDA GPUs" in message

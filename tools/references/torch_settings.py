@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import itertools
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -34,10 +36,21 @@ class _Setting(NamedTuple):
     write: Callable[[Any], Any]
 
 
+class _NoOutput(io.TextIOBase):
+    """A text file that drops what is written."""
+
+    def write(self, text: str, /) -> int:
+        return len(text)
+
+
+_NO_OUTPUT = _NoOutput()
+
+
 class KeptSettings:
     """A context: torch's settings, and where torch's generators stand, are afterwards what they were before the block.
-    No other thread's reference runs meanwhile: most of the settings are one for all threads of a process. (A verdict
-    enters it four hundred times, and a generator as context manager takes twice as long.)
+    What the block prints is dropped: standard output belongs to the command, whose JSON is read there. No other
+    thread's reference runs meanwhile: most of the settings are one for all threads of a process. (A verdict enters it
+    four hundred times, and a generator as context manager takes twice as long.)
     """
 
     def __init__(
@@ -58,6 +71,7 @@ class KeptSettings:
     def __enter__(self) -> KeptSettings:
         self._turn = generators_locked()
         self._turn.__enter__()
+        self._stdout, sys.stdout = sys.stdout, _NO_OUTPUT
         if self._generators is not None:
             self._generators.__enter__()
         self._before, self._modes = _now() if self._looks else [], _Modes()
@@ -77,6 +91,7 @@ class KeptSettings:
         finally:
             if self._generators is not None:
                 self._generators.__exit__(None, None, None)
+            sys.stdout = self._stdout
             self._turn.__exit__(None, None, None)
 
 

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from kernelwright.device_mapping import cuda_mapped_to, map_cuda_of
 from kernelwright.policies.inductor.refusing import PROBLEM, needs_values
 from kernelwright.policies.inductor.tracing.loop_syntax import loop_names, with_loops
 from kernelwright.policies.inductor.tracing.numbers import number_names, with_numbers
@@ -20,7 +21,9 @@ def namespace(source: str) -> dict[str, Any]:
     module = types.ModuleType("problem")
     sys.modules["problem"] = module  # dataclasses look there
     module.__dict__.update({**loop_names(), **number_names()})
-    exec(compile(with_numbers(with_loops(ast.parse(source))), PROBLEM, "exec"), module.__dict__)
+    with cuda_mapped_to("cpu", source):
+        exec(compile(with_numbers(with_loops(ast.parse(source))), PROBLEM, "exec"), module.__dict__)
+    map_cuda_of(module.__dict__, "cpu", source)
     for made in list(vars(module).values()):
         if isinstance(made, type) and dataclasses.is_dataclass(made) and made.__module__ == "problem":
             _register_fields(made)

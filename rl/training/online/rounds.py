@@ -23,6 +23,7 @@ from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.reference_trials.trials import ReferenceTrials
 from kernelwright.tools.report import Cheat, Fault, InfrastructureError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Rounds:
         self._options, self._formula, self._name = options, formula, name
         self._rank, self._world, self._together = rank, world, together
         self._lanes: Lanes | None = None
+        self._trials = ReferenceTrials()
         self._stopped = False
         self._lock = threading.Lock()
 
@@ -112,7 +114,7 @@ class Rounds:
                 raise KeyboardInterrupt
         run = self._store.open_run(name, {"step": step, "group": group, "policy": options.policy})
         lane = PolicyLane(self._policy, lanes.policy, lanes.close, self._together)
-        judging = RunJudge(self._judges, judge_options(options.judge, options.own_work))
+        judging = RunJudge(self._judges, judge_options(options.judge, options.own_work), self._trials)
         batch = Batch(self._store, run, jobs, lane, judging, settings, lanes)
         counts = batch.run(max(1, len(jobs)))
         if counts.jobs and counts.paused > counts.jobs // 2:

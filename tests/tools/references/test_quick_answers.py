@@ -11,6 +11,9 @@ import torch
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dispatch import meta_results, meta_results_mode
 from kernelwright.tools.references.dry_run import measure_cost, without_data
+from kernelwright.tools.references.operator_costs import trace
+from kernelwright.tools.references.operators import count_operations
+from kernelwright.tools.references.prepared_problem import prepare_problem
 
 SHAPES = ((), (1,), (4,), (3, 4), (3, 1), (1, 4), (2, 3, 4), (2, 1, 4), (0, 4))
 NUMBERS = {
@@ -25,6 +28,26 @@ NUMBERS = {
 }
 OF_TENSORS = ("maximum", "minimum", "xlogy")
 BINARY = (*OF_TENSORS, "add", "sub", "mul", "div", "rsub", "eq", "ge", "gt", "le", "lt", "ne", "clamp_min", "clamp_max")
+
+GROUPED_ATTENTION = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+LENGTH = 10
+
+
+class Model(nn.Module):
+    def forward(self, query, key, value):
+        return F.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+
+
+def get_inputs():
+    return [torch.randn(1, 4, LENGTH, 8), torch.randn(1, 2, LENGTH, 8), torch.randn(1, 2, LENGTH, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
 
 DISTANCES = """
 import torch
@@ -212,3 +235,24 @@ def test_normal_numbers_are_not_drawn_where_there_are_no_values():
 
 def test_distances_weigh_what_lies_between_their_operands():
     assert measure_cost(Problem(name="distances", source=DISTANCES)).operations >= 2 * 40 * 50 * 300
+
+
+def test_attention_with_grouped_keys_is_prepared_and_counted():
+    problem = Problem(name="grouped", source=GROUPED_ATTENTION)
+    prepared = prepare_problem(problem, "cpu", 1)
+    products = 2 * 2 * 4 * 10 * 10 * 8
+    assert prepared.operations is not None
+    assert prepared.operations >= products
+    assert measure_cost(problem).operations >= products
+
+
+def test_a_formula_that_refuses_is_no_fault_of_the_operator(monkeypatch):
+    from torch.utils import flop_counter
+
+    def refuse(*_: object, **__: object) -> int:
+        raise AssertionError("sdpa_flop_count: query/key/value shapes are incompatible")
+
+    matrix = torch.randn(8, 8)
+    monkeypatch.setitem(flop_counter.flop_registry, torch.ops.aten.mm, refuse)
+    assert count_operations(lambda: matrix @ matrix).operations == 64
+    assert trace(lambda: matrix @ matrix, [])[1].ops == {"mm": 1}

@@ -1,0 +1,79 @@
+"""The process that tries references, seen from outside: asked, late, dead, and where in a text it was at work then."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+import time
+
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.reference_trials.worker import PLACE_SIGNAL
+from kernelwright.tools.report import InfrastructureError
+from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOut
+
+MODULE = "kernelwright.tools.reference_trials.worker"
+READY_SECONDS = 120.0
+PLACE_SECONDS = 0.5
+"""Seconds that the process is given to write where it is at work."""
+MEMORY_SHARE = 0.75
+"""Share of this machine's memory that a reference may take."""
+_PLACE = re.compile(r'File "<reference[^"]*", line (\d+) in (.+)')
+
+
+class TrialProcess:
+    """Tries one reference after the other until one ends it."""
+
+    def __init__(self) -> None:
+        """Starts the process; `ask` waits until it is ready. Raises InfrastructureError."""
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        self._is_ready = False
+        try:
+            self._worker = WorkerProcess(MODULE, errors=self._printed, memory=_memory_limit())
+        except OSError as error:
+            raise InfrastructureError(f"no process for references can be started: {error}") from error
+
+    def ask(self, problem: Problem, seconds: float) -> str:
+        """The error of the problem's reference, empty where it works.
+
+        Raises WorkerTimedOut after so many seconds, WorkerDied where the reference ended the process, and
+        InfrastructureError where the process does not start.
+        """
+        if not self._is_ready:
+            try:
+                self._worker.receive(READY_SECONDS)
+            except (WorkerTimedOut, WorkerDied) as error:
+                raise InfrastructureError(f"the process for references does not start: {error}") from error
+            self._is_ready = True
+        job = {"name": problem.name, "source": problem.source}
+        return self._worker.ask(json.dumps(job).encode(), seconds).decode()
+
+    def place(self) -> str:
+        """Where in the reference's text the process is at work, or was when it died; empty where that is not known."""
+        if self._worker.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._worker.pid, PLACE_SIGNAL)
+            time.sleep(PLACE_SECONDS)
+        self._printed.seek(0)
+        printed = self._printed.read().decode("utf-8", "replace")
+        found = _PLACE.search(printed.rpartition("most recent call first")[2])
+        if found is None:
+            return ""
+        line, function = found.groups()
+        return f" when it is imported, line {line}" if function == "<module>" else f" in {function}, line {line}"
+
+    def end(self) -> None:
+        """Ends the process and all that it started."""
+        self._worker.close()
+        self._printed.close()
+
+    def close(self) -> None:
+        """Ends a process that is not needed any more."""
+        self.end()
+
+
+def _memory_limit() -> int:
+    pages = os.sysconf("SC_PHYS_PAGES")
+    return int(MEMORY_SHARE * pages * os.sysconf("SC_PAGE_SIZE"))

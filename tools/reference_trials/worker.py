@@ -1,0 +1,114 @@
+"""The process in which references are tried (`kernelwright.worker_process`): it says `ready`, reads one problem as JSON
+after the other, and answers each with the error of its reference, empty where the reference works.
+
+What a reference prints goes to stderr, where the parent also finds the place at which this process hangs or dies.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import warnings
+from typing import TYPE_CHECKING, NoReturn
+
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.worker_process import connection_to_parent, end_with_parent
+
+if TYPE_CHECKING:
+    from kernelwright.tools.references.input_spec import InputSpec
+
+MAX_OWN_SIZE_SECONDS = 15.0
+"""Seconds for a reference that needs data at its own size; after that only smaller sizes are tried."""
+PLACE_SIGNAL = signal.SIGUSR1
+"""The signal at which this process writes to stderr where it is at work."""
+
+
+def main() -> None:
+    """Tries one reference after the other, as the parent process asks over the pipe."""
+    connection, _ = connection_to_parent()
+    end_with_parent()
+    import torch
+
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    faulthandler.enable()
+    faulthandler.register(PLACE_SIGNAL)
+    os._exit = _raise_exit
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    connection.send_bytes(b"ready")
+    while True:
+        try:
+            job: dict[str, str] = json.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        connection.send_bytes(_error_of(Problem(**job)).encode())
+
+
+def _raise_exit(status: int) -> NoReturn:
+    """Takes the place of `os._exit`, so that a reference that calls it is named with its line."""
+    raise SystemExit(status)
+
+
+def _error_of(problem: Problem) -> str:
+    try:
+        try_reference(problem)
+    except ProblemError as error:
+        return str(error)
+    return ""
+
+
+def try_reference(problem: Problem) -> None:
+    """Runs the reference without data at its own size, or with data where it needs them, and with data at the size that
+    a judge without a GPU uses.
+
+    Raises ProblemError where it fails, or returns no tensor.
+    """
+    from kernelwright.tools.references.input_spec import WITHOUT_DATA_ERRORS, describe_on
+    from kernelwright.tools.sizing.small_sizes import shrink
+
+    spec, trouble = None, None
+    try:
+        spec = describe_on(problem, "meta")
+    except WITHOUT_DATA_ERRORS:
+        spec, trouble = _described_with_data(problem)
+    small = shrink(problem)
+    if small.fits and (small.sizes or spec is None or spec.tensors == "meta"):
+        spec = describe_on(problem.with_sizes(small.sizes), "cpu")
+    elif trouble is not None:
+        raise trouble
+    if spec is not None and all(output.dtype == "none" for output in spec.outputs):
+        raise ProblemError(
+            f"the reference {problem.name} fails: forward returns no tensor: end it with `return` and the tensor that "
+            "it computes"
+        )
+
+
+def _described_with_data(problem: Problem) -> tuple[InputSpec | None, ProblemError | None]:
+    """The reference, run on the CPU at its own size. Where that takes too much time, nothing; where it takes too much
+    memory, the error, which only counts where no smaller size can be run.
+    """
+    from kernelwright.tools.references.input_spec import describe_on
+
+    signal.signal(signal.SIGALRM, _raise_timeout)
+    signal.setitimer(signal.ITIMER_REAL, MAX_OWN_SIZE_SECONDS)
+    try:
+        return describe_on(problem, "cpu"), None
+    except ProblemError as error:
+        if isinstance(error.__cause__, TimeoutError):
+            return None, None
+        if isinstance(error.__cause__, MemoryError) or "can't allocate memory" in str(error):
+            return None, error
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _raise_timeout(number: int, frame: object) -> NoReturn:
+    raise TimeoutError
+
+
+if __name__ == "__main__":
+    main()
