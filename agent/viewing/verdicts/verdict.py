@@ -153,7 +153,7 @@ def _checks(result: CorrectnessResult) -> Text:
     if len(finite) < len(ratios):
         text.append(", an error where eager has none")
     if result.deterministic is not None:
-        text.append(", two calls equal bit for bit" if result.deterministic else ", two calls differ in their last bits")
+        text.append(", two calls equal bit for bit" if result.deterministic else ", two calls differ in last bits")
     if result.sizes and not result.tried:
         text.append(f", sizes {' '.join(f'{k}={v}' for k, v in result.sizes.items())}")
     if result.weights_reloaded is False:
