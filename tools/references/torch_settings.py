@@ -40,6 +40,7 @@ class _NoOutput(io.TextIOBase):
     """A text file that drops what is written."""
 
     def write(self, text: str, /) -> int:
+        """Returns the number of characters, as a file does that took them."""
         return len(text)
 
 
