@@ -31,7 +31,7 @@ from kernelwright.policies.model_identity import (
     weights_revision,
 )
 from kernelwright.policies.policy_card import read_cards
-from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD
+from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD, load_arguments
 
 MAX_LORA_RANK = 64
 """The largest rank of a LoRA adapter; the engine reserves memory for it at the start."""
@@ -103,7 +103,7 @@ class VLLMPolicy:
         self.open()
         with self._lock:
             try:
-                said = self._engine.collective_rpc(LOAD_METHOD, kwargs={"folder": str(folder)})
+                said = self._engine.collective_rpc(LOAD_METHOD, kwargs=load_arguments(folder))
             except Exception as error:  # whatever the engine's process has met
                 raise PolicyRefused(f"vllm does not take {folder}: {_first_line(error)}", Trouble.MODEL) from error
             if not self._engine.reset_prefix_cache():
@@ -135,7 +135,7 @@ class VLLMPolicy:
         # Standard output is the program's own; the engine's processes take this from the environment and nowhere else.
         os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
         # Beside a training this process has threads and perhaps a CUDA context, and neither survives a fork.
-        os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
+        os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
         try:
             import vllm
         except ImportError as error:

@@ -24,7 +24,7 @@ from kernelwright.policies.base import (
 from kernelwright.policies.forwarding import Forwarding
 from kernelwright.policies.model_identity import weights_revision
 from kernelwright.policies.openai.reply import error_of_status
-from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD
+from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD, load_arguments
 
 LOAD_SECONDS = 600.0
 """Seconds for loading weights."""
@@ -68,9 +68,7 @@ class VLLMServerPolicy(Forwarding):
     def take_weights(self, folder: Path) -> None:
         """Nobody may be asking. Raises PolicyRefused where the server has read others, or keeps what it has cached."""
         folder, self._is_moved = folder.resolve(), True
-        said = self._tell(
-            "/collective_rpc", {"method": LOAD_METHOD, "kwargs": {"folder": str(folder)}}, WEIGHT_SETTINGS
-        )
+        said = self._tell("/collective_rpc", {"method": LOAD_METHOD, "kwargs": load_arguments(folder)}, WEIGHT_SETTINGS)
         if set(said.get("results", [None])) != {weights_revision(folder)}:
             raise PolicyRefused(
                 f"{self._url} read other weights than lie in {folder}: share that folder", Trouble.MODEL

@@ -5,12 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-EXTENSION_CLASS = "kernelwright.policies.vllm.worker.WeightReloading"
-"""The value of `worker_extension_cls`, or of `--worker-extension-cls` of a server, which then needs this project on its
-path.
-"""
-LOAD_METHOD = "load_weights_that_were_trained"
-
 
 class WeightReloading:
     """Becomes a base of vLLM's worker class; the methods that it calls are the worker's."""
@@ -28,6 +22,19 @@ class WeightReloading:
         worker.reload_weights(weights_path=folder)
         pack_again(worker.get_model())
         return revision
+
+
+EXTENSION_CLASS = f"{WeightReloading.__module__}.{WeightReloading.__qualname__}"
+"""The value of `worker_extension_cls`, or of `--worker-extension-cls` of a server, which then needs this project on its
+path.
+"""
+LOAD_METHOD = WeightReloading.load_trained_weights.__name__
+"""The method of the workers that `collective_rpc` calls."""
+
+
+def load_arguments(folder: Path) -> dict[str, str]:
+    """Returns the keyword arguments of `LOAD_METHOD` for a folder with weights."""
+    return {"folder": str(folder)}
 
 
 def pack_again(model: Any) -> None:

@@ -11,7 +11,7 @@ import typer
 from kernelwright.agent.command_line.options import expand_groups
 from kernelwright.rl.command_line.options.rollouts import RolloutOptions
 from kernelwright.rl.command_line.options.shared import AsJson, Debug
-from kernelwright.rl.command_line.options.training import PolicyName, RewardOptions, TrainerOptions
+from kernelwright.rl.command_line.options.training import DistributionOptions, PolicyName, RewardOptions, TrainerOptions
 
 if TYPE_CHECKING:
     from kernelwright.rl.training.online.options import LoopOptions
@@ -60,6 +60,7 @@ def loop(
     rollouts: RolloutOptions,
     reward: RewardOptions,
     trainer: TrainerOptions,
+    distribution: DistributionOptions,
     policy: PolicyName = "embedded",
     out: Out = Path("loop"),
     as_json: AsJson = False,
@@ -72,7 +73,7 @@ def loop(
     from kernelwright.rl.training.early_checks import check_problems
     from kernelwright.rl.training.online.options import LoopOptions
 
-    groups = (cycle, rollouts, reward, trainer)
+    groups = (cycle, rollouts, reward, trainer, distribution)
     asked: dict[str, Any] = {"policy": policy, "output": out}
     for group in groups:
         asked |= group.fields()

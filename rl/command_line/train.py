@@ -11,7 +11,7 @@ import typer
 from kernelwright.agent.command_line.options import expand_groups
 from kernelwright.rl.command_line.options.rollouts import EngineOptions, RolloutOptions
 from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug
-from kernelwright.rl.command_line.options.training import PolicyName, RewardOptions, TrainerOptions
+from kernelwright.rl.command_line.options.training import DistributionOptions, PolicyName, RewardOptions, TrainerOptions
 
 if TYPE_CHECKING:
     from kernelwright.rl.training.online.options import OnlineOptions
@@ -106,6 +106,7 @@ def train(
     method: MethodOptions,
     reward: RewardOptions,
     trainer: TrainerOptions,
+    distribution: DistributionOptions,
     rollouts: RolloutOptions,
     engine: EngineOptions,
     online: Online = False,
@@ -126,8 +127,8 @@ def train(
     if (log.from_trajectories is None) == (not online):
         raise InputError("give --from-trajectories DB or --online")
     shared = {
-        **model.fields(), **method.fields(), **reward.fields(), **trainer.fields(), "output": out,
-        "max_age": log.max_age, "max_length": log.max_length,
+        **model.fields(), **method.fields(), **reward.fields(), **trainer.fields(), **distribution.fields(),
+        "output": out, "max_age": log.max_age, "max_length": log.max_length,
     }  # fmt: skip
     if log.from_trajectories is not None:
         own = {"db": log.from_trajectories, "filters": tuple(log.filters or ()), "force": log.force}

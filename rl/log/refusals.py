@@ -65,7 +65,7 @@ REFUSAL_TEXTS: dict[Refusal, tuple[str, str]] = {
     "use --reward execution, or judge on a GPU"),
     Refusal.UNTIMED: ("right on a GPU and never timed there, and this reward needs the speed",
     "use --reward execution, or judge with timing"),
-    Refusal.TEMPERATURE: ("sampled at another temperature than most of the log", "choose one with --set temperature=T"),
+    Refusal.TEMPERATURE: ("sampled at another temperature than most of the log", "choose one with --temperature T"),
     Refusal.TOO_OLD: ("its policy is too many revisions back, or none of this one's ancestors",
     "collect anew, raise --max-age, or use --method rft"),
     Refusal.TOO_LONG: ("prompt and reply do not fit the policy's context", "raise --max-length"),

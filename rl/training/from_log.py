@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,11 +17,13 @@ from kernelwright.rl.training.grpo.config import checked_settings, grpo_config
 from kernelwright.rl.training.grpo.rows import LogBatches, in_order, row_of
 from kernelwright.rl.training.options import LogOptions, Method
 from kernelwright.rl.training.plan import PlannedLog, TrainingPlan, make_plan, refuse_empty
+from kernelwright.rl.training.precision.holding import HeldWeights
+from kernelwright.rl.training.precision.keeping import keep_masters, trained_masters
 from kernelwright.rl.training.processes import first_before_others, only_in_first_process, process_rank
 from kernelwright.rl.training.report import TrainingResult, draw_curves, write_training_report
 from kernelwright.rl.training.safety.alarms import Limits, TrainingAlarm
-from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
-from kernelwright.rl.training.trl_settings import check_settings, warm_up_steps
+from kernelwright.rl.training.subject import Subject, load_for_training, open_subject, parameters
+from kernelwright.rl.training.trl_settings import check_settings, decided_fields, refuse_decided, warm_up_steps
 from kernelwright.rl.training.watching import TrainingWatcher, Watch, ignore_step
 from kernelwright.store.connection.server import without_password
 from kernelwright.store.database import Store
@@ -49,25 +51,27 @@ def train_from_log(
         with Store.open(options.db, create=False, readonly=True) as store:
             refuse_empty(store, options)
             say("loading the policy")
-            model = load_weights(subject, options.device, options.lora)
+            held = load_for_training(subject, options)
             say("reading the log")
-            material = make_plan(store, options, subject, model)
-        _check_settings(material.plan.method, options.settings)
+            material = make_plan(store, options, subject, held.model)
+        _check_settings(material.plan.method, options)
         show(material.plan)
         if dry_run:
             return None
         with first_before_others(place):
             resumes = prepare_output(options, {"log": material.plan.used, "revision": subject.revision})
-        return _train(options, subject, model, material, resumes, say, watch)
+        return _train(options, subject, held, material, resumes, say, watch)
 
 
 def _train(
-    options: LogOptions, subject: Subject, model: Any, material: PlannedLog, resumes: bool, say: Say, watch: Watch
-) -> TrainingResult:
+    options: LogOptions, subject: Subject, held: HeldWeights, material: PlannedLog, resumes: bool, say: Say,
+    watch: Watch,
+) -> TrainingResult:  # fmt: skip
     plan = material.plan
     build = _grpo if plan.method is Method.GRPO else _other
     with readable_settings():
-        trainer, rows = build(options, subject, model, material)
+        trainer, rows = build(options, subject, held.model, material)
+        keep_masters(trainer, held.masters)
     checkpoint = newest_checkpoint(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"])
     facts = {"method": str(plan.method), "formula": plan.formula, "trained_from": without_password(options.db)}
@@ -77,20 +81,22 @@ def _train(
     silence_libraries(trainer)
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
-    say(f"going on at step {begun}" if begun else f"training by {plan.method}")
+    say(f"{f'going on at step {begun}' if begun else f'training by {plan.method}'}; {held.text}")
     with stop_on_interrupt(watching.interrupt, STOPPING_AFTER_STEP), record_alarm(options, trainer):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     return finish_training(trainer, options, subject, watching, plan.method, rows, begun, plan, facts)
 
 
-def _check_settings(method: Method, given: Mapping[str, Any]) -> None:
-    """Raises InputError for a field that the method's config has not, before the plan is shown."""
+def _check_settings(method: Method, options: LogOptions) -> None:
+    """Raises InputError for a field that the method's config has not or that is decided, before the plan is shown."""
     from kernelwright.rl.training.other_methods import config_class
 
     if method is Method.GRPO:
-        checked_settings(given)
+        checked_settings(options.settings, options.decoupled)
     else:
-        check_settings(config_class(method), given)
+        kind = config_class(method)
+        check_settings(kind, options.settings)
+        refuse_decided(options.settings, decided_fields(kind))
 
 
 def _limits(options: LogOptions) -> Limits:
@@ -121,7 +127,7 @@ def finish_training(
         checkpoint = newest_checkpoint(options.work)
         return trained.with_(output=str(checkpoint), paused=True)
     # Every process has a part in this where the weights are spread over them.
-    weights = trainer.accelerator.get_state_dict(trainer.model)
+    weights = trainer.accelerator.get_state_dict(trainer.model) | trained_masters(trainer)
     if trainer.is_world_process_zero():
         publish_policy(
             trainer.accelerator.unwrap_model(trainer.model), weights, subject, options, lineage, steps=trained.steps,
@@ -154,7 +160,7 @@ def _grpo(options: LogOptions, subject: Subject, model: Any, material: PlannedLo
 
     samples = material.log.samples
     longest = max(len(sample.completion_ids) for sample in samples)
-    settings = dict(options.settings)
+    settings = checked_settings(options.settings, options.decoupled)
     probe = grpo_config(
         settings, output_dir=str(options.work), max_steps=1, seed=options.seed, device=options.device,
         parameters=parameters(model),
@@ -179,26 +185,7 @@ def _grpo(options: LogOptions, subject: Subject, model: Any, material: PlannedLo
 def _other(options: LogOptions, subject: Subject, model: Any, material: PlannedLog) -> tuple[Any, int]:
     from kernelwright.rl.training.other_methods import make_trainer
 
-    on_gpu = options.device.startswith("cuda")
-    fixed = {
-        "output_dir": str(options.work),
-        "use_cpu": not on_gpu,
-        "bf16": on_gpu,
-        "seed": options.seed,
-        "gradient_checkpointing": False,
-    }
-    longest = options.max_length or subject.context
-    return make_trainer(
-        material.plan.method,
-        model,
-        subject,
-        material.log.samples,
-        options.settings,
-        fixed,
-        options.epochs,
-        options.max_steps,
-        longest,
-    )
+    return make_trainer(material.plan.method, model, subject, material.log.samples, options)
 
 
 @contextmanager

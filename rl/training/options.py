@@ -35,16 +35,27 @@ class Method(StrEnum):
 
 
 class Storage(StrEnum):
-    """The dtype in which weights are kept while they are trained."""
+    """The dtype in which the weights of a trained policy are written."""
 
     FP32 = "fp32"
     BF16 = "bf16"
+
+
+class Precision(StrEnum):
+    """How whole weights are held while they are trained."""
+
+    AUTO = "auto"
+    """fp32 where that fits the device's memory, and otherwise bf16."""
+    FP32 = "fp32"
+    BF16 = "bf16"
+    """bf16 on the device, with fp32 masters in host memory."""
 
 
 CHANGEABLE_FIELDS = frozenset(
     {
         "max_minutes",
         "storage",
+        "precision",
         "output",
         "max_steps",
         "workers",
@@ -88,6 +99,7 @@ class TrainOptions(Value):
     device: str = "cpu"
     seed: int = 0
     storage: Storage = Storage.FP32
+    precision: Precision = Precision.AUTO
     limits: Limits = Limits()
 
     @property
@@ -106,5 +118,7 @@ class LogOptions(TrainOptions):
 
     db: str
     filters: tuple[str, ...] = ()
+    temperature: float | None = None
+    """Sampling temperature of the turns that are used; None: the most frequent one of the log."""
     force: bool = False
     """Trains on a log that is worn out all the same."""

@@ -5,14 +5,15 @@ on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kernelwright.errors import InputError
 from kernelwright.rl.log.dataset import Sample
 from kernelwright.rl.log.refusals import REFUSAL_TEXTS, Refusal
-from kernelwright.rl.training.options import Method
-from kernelwright.rl.training.subject import Subject
+from kernelwright.rl.training.grpo.config import SMALL_MODEL_PARAMETERS
+from kernelwright.rl.training.options import LogOptions, Method
+from kernelwright.rl.training.subject import Subject, parameters
 from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
 
 SHARED_SETTINGS: dict[str, Any] = {
@@ -20,6 +21,9 @@ SHARED_SETTINGS: dict[str, Any] = {
     "logging_nan_inf_filter": False, "adam_beta2": 0.95,
     "max_grad_norm": 0.5, "lr_scheduler_type": "constant_with_warmup", "weight_decay": 0.0, "save_steps": 20,
 }  # fmt: skip
+
+LEARNING_RATES = {Method.RFT: (1e-4, 1e-5), Method.DPO: (2e-5, 5e-7), Method.KTO: (2e-5, 5e-7)}
+"""Learning rates for a small model and for a larger one."""
 
 
 class TurnTokenizer:
@@ -107,42 +111,50 @@ def config_class(method: Method) -> Any:
 
 
 def make_trainer(
-    method: Method, model: Any, subject: Subject, samples: Sequence[Sample], given: Mapping[str, Any],
-    fixed: dict[str, Any],
-    epochs: float, max_steps: int | None, longest: int | None,
-) -> tuple[Any, int]:  # fmt: skip
-    """trl's trainer of that method on these samples, and how many rows it has.
+    method: Method, model: Any, subject: Subject, samples: Sequence[Sample], options: LogOptions
+) -> tuple[Any, int]:
+    """Returns trl's trainer of that method on these samples, and how many rows it has.
 
-    Raises InputError where there is none.
+    Raises InputError where there are fewer than two rows.
     """
     from datasets import Dataset
 
     builders = {Method.RFT: rft_rows, Method.DPO: dpo_rows, Method.KTO: kto_rows}
+    longest = options.max_length or subject.context
     rows = builders[method](samples, TurnTokenizer(subject, longest))
     if len(rows) < 2:
         found, remedy = REFUSAL_TEXTS[Refusal.INCORRECT if method is Method.RFT else Refusal.ONE_SIDED]
         raise InputError(f"{len(rows)} rows for {method}: {found} ({remedy})")
-    small = sum(p.numel() for p in model.parameters()) <= 200_000_000
-    rate = {
-        Method.RFT: 1e-4 if small else 1e-5,
-        Method.DPO: 2e-5 if small else 5e-7,
-        Method.KTO: 2e-5 if small else 5e-7,
-    }[method]
-    config = config_class(method)
-    check_settings(config, given)
-    own = {
+    config = _config(method, parameters(model), len(rows), options, longest)
+    return _trainer(method, model, subject, Dataset.from_list(rows), config), len(rows)
+
+
+def _config(method: Method, size: int, rows: int, options: LogOptions, longest: int | None) -> Any:
+    """Returns trl's config for a model of `size` parameters. Raises InputError."""
+    given, on_gpu = options.settings, options.device.startswith("cuda")
+    check_settings(config_class(method), given)
+    is_small = size <= SMALL_MODEL_PARAMETERS
+    small_rate, large_rate = LEARNING_RATES[method]
+    defaults = {
         **SHARED_SETTINGS,
-        "learning_rate": rate,
-        "per_device_train_batch_size": min(32 if small else 2, len(rows)),
-        **fixed,
-        **given,
+        "learning_rate": small_rate if is_small else large_rate,
+        "per_device_train_batch_size": min(32 if is_small else 2, rows),
+        "bf16": on_gpu,
+        "gradient_checkpointing": False,
+    }
+    settings = {**defaults, **given}
+    batch = settings["per_device_train_batch_size"] * settings.get("gradient_accumulation_steps", 1)
+    decided: dict[str, Any] = {
+        "output_dir": str(options.work),
+        "use_cpu": not on_gpu,
+        "seed": options.seed,
+        "max_steps": options.max_steps or max(1, round(options.epochs * rows / batch)),
+        "max_length": longest,
     }
     if method is Method.RFT:
-        own |= {"packing": False, "completion_only_loss": True, "max_length": longest}
-    batch = own["per_device_train_batch_size"] * own.get("gradient_accumulation_steps", 1)
-    own["max_steps"] = max_steps or max(1, round(epochs * len(rows) / batch))
-    own |= warm_up_steps(own["max_steps"], given)
-    return _trainer(method, model, subject, Dataset.from_list(rows), make_config(config, own)), len(rows)
+        decided |= {"packing": False, "completion_only_loss": True}
+    defaults |= warm_up_steps(decided["max_steps"], given)
+    return make_config(config_class(method), defaults=defaults, given=given, decided=decided)
 
 
 def _trainer(method: Method, model: Any, subject: Subject, rows: Any, config: Any) -> Any:

@@ -68,7 +68,7 @@ def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -
         formula=formula, tokenizer_hash=subject.identity.tokenizer_hash,
         chat_template_hash=subject.identity.chat_template_hash,
         lineage=subject.lineage, max_age=options.max_age, max_length=_longest(options, subject),
-        temperature=options.settings.get("temperature"), gamma=options.gamma, baseline=options.baseline, exact=exact,
+        temperature=options.temperature, gamma=options.gamma, baseline=options.baseline, exact=exact,
     )  # fmt: skip
     log = load_log(store, wanted, chosen)
     if log.turns == 0:

@@ -57,14 +57,21 @@ def refuse_several_gpus(device: str, command: str, otherwise: str = "") -> None:
         )
 
 
+def weights_are_spread() -> bool:
+    """Says whether FSDP or DeepSpeed holds the weights or the optimizer of this training."""
+    return _launched_by("FSDP") or _launched_by("DEEPSPEED")
+
+
+def _launched_by(name: str) -> bool:
+    return os.environ.get(f"ACCELERATE_USE_{name}", "").lower() == "true"
+
+
 def refuse_spread_weights() -> None:
     """Online every process samples from weights that it has whole.
 
     Raises InputError under FSDP, and under DeepSpeed's third stage.
     """
-    fsdp = os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
-    deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true"
-    if fsdp or (deepspeed and os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"):
+    if _launched_by("FSDP") or (_launched_by("DEEPSPEED") and os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"):
         raise InputError(
             "online training samples from whole weights, and this launch spreads them over the GPUs: use "
             "rl/configs/two_gpus.yaml, or collect with agent batch and "

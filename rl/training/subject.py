@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm
@@ -17,11 +17,13 @@ from kernelwright.policies.model_identity import (
 from kernelwright.policies.policy_card import PolicyCard, read_cards
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
+if TYPE_CHECKING:
+    from kernelwright.rl.training.options import TrainOptions
+    from kernelwright.rl.training.precision.holding import HeldWeights
+
 LOCAL_POLICY_PREFIXES = ("embedded", "transformers:", "vllm:")
 MAX_LINEAGE_REVISIONS = 512
 """Revisions that a lineage keeps."""
-BFLOAT16_PARAMETERS = 3_000_000_000
-"""Parameters above which weights are trained in bfloat16."""
 
 
 class Subject(NamedTuple):
@@ -84,8 +86,8 @@ def path_of(policy: str) -> str:
 
 
 def load_weights(subject: Subject, device: str, lora: bool) -> Any:
-    """The model that is trained, on its device: float32 (bfloat16 where it is large), with its adapter or a new one
-    where `lora`. Raises InputError.
+    """Returns the model on a device, with its adapter or a new one where `lora`: float32, but as stored where an
+    adapter is trained on a GPU. Raises InputError.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -103,16 +105,22 @@ def load_weights(subject: Subject, device: str, lora: bool) -> Any:
             model = AutoModelForCausalLM.from_pretrained(subject.path, dtype=torch.float32 if not lora else "auto")
         if lora and device == "cpu":
             model = model.float()
-        elif (
-            not lora and sum(p.numel() for p in model.parameters()) > BFLOAT16_PARAMETERS and device.startswith("cuda")
-        ):
-            model = model.to(torch.bfloat16)
         model = model.to(device)
     except torch.OutOfMemoryError as error:
         raise InputError(f"{subject.path} does not fit on {device}: use --lora, or a smaller base") from error
     except Exception as error:  # whatever transformers meets first
         raise InputError(f"cannot load {subject.path}: {str(error).strip().splitlines()[0][:300]}") from error
     return _adapted(model, subject, lora)
+
+
+def load_for_training(subject: Subject, options: TrainOptions) -> HeldWeights:
+    """Returns the model on its device, and how its weights are held. Raises InputError where they do not fit."""
+    from kernelwright.rl.training.precision.holding import HeldWeights, hold_weights
+
+    if options.lora or subject.adapter is not None:
+        model = load_weights(subject, options.device, lora=True)
+        return HeldWeights(model, None, "adapter fp32")
+    return hold_weights(load_weights(subject, "cpu", lora=False), options.device, options.precision)
 
 
 def _adapted(model: Any, subject: Subject, lora: bool) -> Any:

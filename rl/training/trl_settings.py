@@ -1,17 +1,52 @@
-"""A user's settings for a config of trl's: names and kinds are checked before anything is made, and what trl
-refuses is one line.
+"""Checks a user's settings (`--set`) for a config of trl's before anything is made.
+
+A field that a command decides itself is refused with the option to use instead, so that no setting is overridden or
+ignored in silence. What trl refuses is told in one line.
 """
 
 from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
 from kernelwright.errors import InputError
 
+FIELD_OPTIONS: Mapping[str, str] = {
+    "output_dir": "--out",
+    "max_steps": "--max-steps (--steps of rl loop)",
+    "num_train_epochs": "--epochs",
+    "seed": "--seed",
+    "data_seed": "--seed",
+    "use_cpu": "--device",
+    "max_length": "--max-length",
+    "max_completion_length": "--reply-tokens",
+    "temperature": "--temperature",
+    "top_p": "--top-p",
+    "num_generations": "--group",
+    "generation_batch_size": "--problems-per-step",
+    "use_vllm": "--engine",
+    "vllm_mode": "--engine",
+    "vllm_server_base_url": "--engine openai:MODEL@URL",
+    "reward_weights": "--reward",
+    "scale_rewards": "--reward",
+}
+"""The option of `rl train` that takes the place of a field of trl's configs."""
+UNUSED_FIELD_PREFIXES = ("dataloader_", "dataset_", "do_", "eval_", "per_device_eval_")
+"""Fields about loading, tokenizing and evaluating a dataset: rows here are token ids, and are not evaluated by trl."""
+DECIDED_FIELDS = frozenset(
+    {
+        *FIELD_OPTIONS,
+        *("resume_from_checkpoint", "load_best_model_at_end", "metric_for_best_model"),
+        *("model_init_kwargs", "trust_remote_code"),
+        *("train_sampling_strategy", "shuffle_dataset", "length_column_name", "label_names"),
+        *("chat_template_path", "truncation_mode", "packing", "packing_strategy"),
+        *("completion_only_loss", "assistant_only_loss"),
+    }
+)
+"""Fields of trl's configs that `rl train` decides itself whatever the method, or that have no effect there."""
 WARM_UP_SHARE = 0.1
 """Share of a training's optimizer steps in which the learning rate rises, unless the user sets it."""
 
@@ -41,12 +76,32 @@ def check_settings(kind: Any, given: Mapping[str, Any]) -> None:
             raise InputError(f"{name}={value}: expected {wanted}")
 
 
-def make_config(kind: Any, own: Mapping[str, Any]) -> Any:
-    """Returns the config. Raises InputError where it refuses a value."""
+def decided_fields(kind: Any) -> frozenset[str]:
+    """Returns the fields of one of trl's configs that `rl train` decides, or that have no effect there."""
+    unused = {field.name for field in fields(kind) if field.name.startswith(UNUSED_FIELD_PREFIXES)}
+    return DECIDED_FIELDS | unused
+
+
+def refuse_decided(given: Mapping[str, Any], decided: Collection[str]) -> None:
+    """Raises InputError for a field that the command decides, with the option to use instead where there is one."""
+    for name, value in given.items():
+        if name not in decided:
+            continue
+        option = FIELD_OPTIONS.get(name)
+        remedy = f"use {option} instead" if option else "this command decides that field itself, so leave it out"
+        raise InputError(f"--set {name}={value}: {remedy}")
+
+
+def make_config(kind: Any, *, defaults: Mapping[str, Any], given: Mapping[str, Any], decided: Mapping[str, Any]) -> Any:
+    """Returns a config with the user's settings over `defaults`, and the fields that the command decides.
+
+    Raises InputError where a setting names a decided field, and where the config refuses a value.
+    """
+    refuse_decided(given, decided)
     try:
         with warnings.catch_warnings():
             # Newer transformers call gradient_checkpointing otherwise; both names work with all that we support.
             warnings.simplefilter("ignore", FutureWarning)
-            return kind(**own)
+            return kind(**{**defaults, **given, **decided})
     except (TypeError, ValueError, ImportError) as error:
         raise InputError(f"{kind.__name__} refuses these settings: {str(error).splitlines()[0]}") from error

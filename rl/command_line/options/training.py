@@ -43,6 +43,37 @@ class RewardOptions:
 
 
 @dataclass(frozen=True)
+class DistributionOptions:
+    """Options for the distribution that turns are sampled from, which is the one that is trained."""
+
+    PANEL: ClassVar[str] = "Sampling"
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            help="Temperature of the sampling and of the loss; with a log, only turns sampled at it are used.",
+            show_default="1; with a log, the most frequent one in it",
+        ),
+    ] = None
+    top_p: Annotated[
+        float | None,
+        typer.Option("--top-p", min=0.0, max=1.0, help="Only 1 is possible: log-probs are exact for the whole "
+        "distribution alone.", show_default="1"),
+    ] = None  # fmt: skip
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of TrainOptions that the user gave. Raises InputError for a distribution that is cut off."""
+        from kernelwright.errors import InputError
+
+        if self.top_p not in (None, 1.0):
+            raise InputError(
+                f"--top-p {self.top_p:g}: the log-probs of a cut-off distribution are not exact, and training needs "
+                "exact ones: leave it out (--temperature changes the distribution)"
+            )
+        return {} if self.temperature is None else {"temperature": self.temperature}
+
+
+@dataclass(frozen=True)
 class TrainerOptions:
     """trl's trainer, and how the weights are written."""
 
@@ -51,15 +82,23 @@ class TrainerOptions:
     device: Annotated[str, typer.Option(help="Where the policy is trained: auto, cpu or cuda:N.")] = "auto"
     seed: Annotated[int, typer.Option(min=0, help="Seed of the problems and of the sampling.")] = 0
     storage: StorageName = "fp32"
+    precision: Annotated[
+        str,
+        typer.Option(help="How whole weights are held while they are trained: fp32; bf16 with fp32 masters in host "
+        "memory; auto: the first that fits."),
+    ] = "auto"  # fmt: skip
 
     def fields(self) -> dict[str, Any]:
         """Fields of TrainOptions. Raises InputError where a value means nothing."""
         from kernelwright.agent.command_line.arguments import choose_device
         from kernelwright.rl.training.sft.presets import read_settings
+        from kernelwright.rl.training.trl_settings import FIELD_OPTIONS, refuse_decided
 
+        settings = read_settings(self.settings or [])
+        refuse_decided(settings, FIELD_OPTIONS)
         return {
-            "settings": read_settings(self.settings or []), "device": choose_device(self.device), "seed": self.seed,
-            "storage": parse_storage(self.storage),
+            "settings": settings, "device": choose_device(self.device), "seed": self.seed,
+            "storage": parse_storage(self.storage), "precision": _parse_precision(self.precision),
         }  # fmt: skip
 
 
@@ -71,3 +110,12 @@ def parse_storage(name: str) -> Any:
     if name not in list(Storage):
         raise InputError(f"--storage {name!r}: choose {', '.join(Storage)}")
     return Storage(name)
+
+
+def _parse_precision(name: str) -> Any:
+    from kernelwright.errors import InputError
+    from kernelwright.rl.training.options import Precision
+
+    if name not in list(Precision):
+        raise InputError(f"--precision {name!r}: choose {', '.join(Precision)}")
+    return Precision(name)

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
-from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
+from kernelwright.rl.training.trl_settings import (
+    check_settings,
+    decided_fields,
+    make_config,
+    refuse_decided,
+    warm_up_steps,
+)
 
 SMALL_MODEL_PARAMETERS = 200_000_000
 """Parameters up to which a model is trained as the small policies here are."""
 LOSSES = ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo", "sapo", "luspo", "vespo")
 """trl's, by its own names, and GSPO."""
-DECIDED_FIELDS = frozenset(
+LOSS_FIELDS = frozenset(
     {
-        "output_dir",
-        "max_steps",
-        "seed",
-        "use_vllm",
-        "rollout_func",
-        "num_generations",
-        "generation_batch_size",
-        "steps_per_generation",
+        *("loss_type", "beta", "epsilon", "epsilon_high", "delta", "importance_sampling_level"),
+        *("sapo_temperature_neg", "sapo_temperature_pos"),
+        *("vespo_k_pos", "vespo_k_neg", "vespo_lambda_pos", "vespo_lambda_neg"),
+        *("top_entropy_quantile", "off_policy_mask_threshold", "use_bias_correction_kl"),
+        *("entropy_coef", "entropy_coef_min", "entropy_coef_max", "entropy_coef_delta", "entropy_target"),
+        "use_adaptive_entropy",
     }
 )
-"""Fields that this command decides."""
+"""Fields of GRPOConfig that trl's loss reads (tests/rl/training/grpo/test_trl_contract.py compares with its source)."""
+MODEL_FIELDS = frozenset(
+    {
+        *("router_aux_loss_coef", "disable_dropout", "cast_lm_head_to_fp32"),
+        *("sync_ref_model", "ref_model_mixup_alpha", "ref_model_sync_steps"),
+    }
+)
+"""Fields of GRPOConfig that say how the model and its reference are set up."""
+CORRECTION_FIELDS = frozenset(
+    {
+        "vllm_importance_sampling_correction",
+        "vllm_importance_sampling_mode",
+        "vllm_importance_sampling_clip_max",
+        "vllm_importance_sampling_clip_min",
+    }
+)
+"""Fields of GRPOConfig for the correction that is applied with `--decoupled`."""
 
 DEFAULT_FIELDS: dict[str, Any] = {
     "loss_type": "dapo", "beta": 0.0, "epsilon": 0.2, "epsilon_high": 0.28, "scale_rewards": "none",
@@ -53,55 +74,74 @@ def rate_settings(parameters: int, lora: bool) -> RateSettings:
     return RateSettings(learning_rate=1e-5 if lora else 1e-6, gradient_checkpointing=True)
 
 
-def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the user's fields of GRPOConfig, with `gspo` in trl's words. Raises InputError."""
+def checked_settings(given: Mapping[str, Any], decoupled: bool = False) -> dict[str, Any]:
+    """Returns the user's fields of GRPOConfig, with `gspo` in trl's words.
+
+    Raises InputError for a field without effect: trl's own sampling, rewards and logging of completions are not used.
+    """
     from trl import GRPOConfig
 
     settings = _aliased(given)
-    for name in settings:
-        if name in DECIDED_FIELDS:
-            raise InputError(f"{name} cannot be given with --set: rl train has an option for it, or sets it itself")
     check_settings(GRPOConfig, settings)
+    for name in settings:
+        if name in CORRECTION_FIELDS and not decoupled:
+            raise InputError(f"--set {name}={settings[name]}: add --decoupled, without which nothing is corrected")
+    refuse_decided(settings, decided_grpo_fields())
     return settings
+
+
+def decided_grpo_fields() -> frozenset[str]:
+    """Returns the fields of GRPOConfig that `rl train` decides, or that have no effect on rows sampled by the agent."""
+    from transformers import TrainingArguments
+    from trl import GRPOConfig
+
+    shared = {field.name for field in fields(TrainingArguments)}
+    of_trl = {field.name for field in fields(GRPOConfig)} - shared
+    return decided_fields(GRPOConfig) | of_trl - LOSS_FIELDS - MODEL_FIELDS - CORRECTION_FIELDS
 
 
 def grpo_config(
     given: Mapping[str, Any], *, output_dir: str, max_steps: int, seed: int, device: str, parameters: int, lora: bool,
     temperature: float, longest_completion: int,
 ) -> Any:  # fmt: skip
-    """Returns trl's GRPOConfig. `loss_type=gspo` is trl's `grpo` with `importance_sampling_level=sequence`. Raises
-    InputError.
-    """
+    """Returns trl's GRPOConfig. `given`: settings that `checked_settings` returned. Raises InputError."""
     from trl import GRPOConfig
 
-    given = checked_settings(given)
-    on_gpu = device.startswith("cuda")
-    own: dict[str, Any] = {**DEFAULT_FIELDS, **rate_settings(parameters, lora).model_dump()}
-    own |= {
-        "per_device_train_batch_size": 64 if parameters <= SMALL_MODEL_PARAMETERS else 4,
-        "gradient_accumulation_steps": 1 if parameters <= SMALL_MODEL_PARAMETERS else 8,
-        "use_cpu": not on_gpu, "bf16": on_gpu, "temperature": temperature, "max_completion_length": longest_completion,
+    on_gpu, is_small = device.startswith("cuda"), parameters <= SMALL_MODEL_PARAMETERS
+    defaults: dict[str, Any] = {**DEFAULT_FIELDS, **rate_settings(parameters, lora).model_dump()}
+    defaults |= {
+        "per_device_train_batch_size": 64 if is_small else 4,
+        "gradient_accumulation_steps": 1 if is_small else 8,
+        "bf16": on_gpu,
         "save_steps": 20,
-    }  # fmt: skip
+        **warm_up_steps(max_steps, given),
+    }
     if given.get("loss_type") == "cispo":
-        own["epsilon_high"] = 5.0  # its own paper's scale: the ratio itself is capped (MiniMax-M1)
-    own |= {**warm_up_steps(max_steps, given), **given, "output_dir": output_dir, "max_steps": max_steps, "seed": seed}
-    own["steps_per_generation"] = own["gradient_accumulation_steps"]
-    return _made(GRPOConfig, own)
+        defaults["epsilon_high"] = 5.0  # its own paper's scale: the ratio itself is capped (MiniMax-M1)
+    decided = {
+        "output_dir": output_dir,
+        "max_steps": max_steps,
+        "seed": seed,
+        "use_cpu": not on_gpu,
+        "temperature": temperature,
+        "max_completion_length": longest_completion,
+    }
+    decided |= _batch_fields({**defaults, **given}, on_gpu)
+    return make_config(GRPOConfig, defaults=defaults, given=given, decided=decided)
 
 
-def _processes(own: Mapping[str, Any]) -> int:
+def _batch_fields(settings: Mapping[str, Any], on_gpu: bool) -> dict[str, Any]:
+    """Returns the fields that make a group as large as the batch.
+
+    trl wants whole groups in a batch; ours are in the advantages already. Raises InputError for a batch of one row.
+    """
     from accelerate import PartialState
 
-    return PartialState(cpu=bool(own["use_cpu"])).num_processes
-
-
-def _made(kind: Any, own: dict[str, Any]) -> Any:
-    """trl wants whole groups in a batch; ours are in the advantages already, so one group is as large as the batch."""
-    batch = int(own["per_device_train_batch_size"]) * int(own["gradient_accumulation_steps"]) * _processes(own)
-    if batch < 2:
+    parts = int(settings["gradient_accumulation_steps"])
+    rows = int(settings["per_device_train_batch_size"]) * parts * PartialState(cpu=not on_gpu).num_processes
+    if rows < 2:
         raise InputError("a step needs two rows at least: --set per_device_train_batch_size=2")
-    return make_config(kind, {**own, "num_generations": batch})
+    return {"steps_per_generation": parts, "num_generations": rows}
 
 
 def _aliased(given: Mapping[str, Any]) -> dict[str, Any]:

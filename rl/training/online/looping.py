@@ -181,7 +181,7 @@ def measure_policy(
 ) -> list[HeldOutFigures]:  # fmt: skip
     """Measures one policy by its name, its weights whole."""
     subject = open_subject(policy)
-    own = options.model_copy(update={"policy": policy})
+    own = options.model_copy(update={"policy": policy, "temperature": 1.0})
     name = f"{name}-{subject.revision[:8]}"
     with closing(whole_sampler(subject, own)) as sampler:
         rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), name)

@@ -117,8 +117,8 @@ def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> l
 
 
 def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
-    """What is asked for; `auto` is vLLM where it is installed, but for few whole weights on a GPU, and otherwise
-    transformers.
+    """What is asked for; `auto` is vLLM where the training is on a GPU and vLLM is installed, but for few whole
+    weights. On a CPU transformers samples faster (docs/reference/policies.md, "How fast").
 
     Raises InputError for an engine that is not known, not installed, or not for so many rounds or processes;
     PolicyError where a server does not answer as it must.
@@ -131,9 +131,7 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
     if engine not in ENGINES and not (engine.startswith(SERVER_PREFIX) and "@http" in engine):
         raise InputError(f"--engine {engine!r}: choose {', '.join(ENGINES)} or openai:MODEL@http://HOST:PORT/v1")
     if engine == "auto":
-        small = _is_small(subject, options) and not trains_adapters(subject, options)
-        fits = options.lag <= 1 and world == 1 and not small and not has_int8(Path(subject.path))
-        return "vllm" if fits and _installed("vllm") else engine
+        return "vllm" if _suits_vllm(subject, options, world) and _installed("vllm") else engine
     if engine in ENGINES and engine != "vllm":
         return engine
     if engine == "vllm" and not _installed("vllm"):
@@ -145,6 +143,14 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
     if world > 1:
         raise InputError(f"--engine {engine} works with one training process only: launch one, or use --engine process")
     return engine
+
+
+def _suits_vllm(subject: Subject, options: OnlineOptions, world: int) -> bool:
+    """Says whether vLLM samples faster for this training than transformers, and can follow its weights."""
+    if not options.device.startswith("cuda") or options.lag > 1 or world > 1:
+        return False
+    is_small = _is_small(subject, options) and not trains_adapters(subject, options)
+    return not is_small and not has_int8(Path(subject.path))
 
 
 def refuse_engine(subject: Subject, options: OnlineOptions, world: int = 1) -> None:

@@ -23,7 +23,7 @@ from kernelwright.rl.training.from_log import (
     silence_libraries,
     trainer_step,
 )
-from kernelwright.rl.training.grpo.config import grpo_config
+from kernelwright.rl.training.grpo.config import checked_settings, grpo_config
 from kernelwright.rl.training.online.batches import OnlineBatches, RoundSlot, Say, gathered
 from kernelwright.rl.training.online.judges import JudgePool
 from kernelwright.rl.training.online.options import OnlineOptions
@@ -32,6 +32,7 @@ from kernelwright.rl.training.online.problem_source import ProblemSource
 from kernelwright.rl.training.online.rounds import Rounds, judge_device, judge_options
 from kernelwright.rl.training.online.sampler import open_samplers, refuse_engine
 from kernelwright.rl.training.options import Method
+from kernelwright.rl.training.precision.keeping import keep_masters
 from kernelwright.rl.training.processes import (
     ProcessRank,
     first_before_others,
@@ -41,7 +42,7 @@ from kernelwright.rl.training.processes import (
 )
 from kernelwright.rl.training.report import TrainingResult
 from kernelwright.rl.training.safety.judge_exam import refuse_failing_judge
-from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
+from kernelwright.rl.training.subject import Subject, load_for_training, open_subject, parameters
 from kernelwright.rl.training.watching import TrainingWatcher, Watch, ignore_step
 from kernelwright.store.database import Store
 
@@ -89,6 +90,7 @@ def train_online(
     say, options = only_in_first_process(place, say), options.with_(device=place.device)
     formula, device = formula_of(options), judge_device(options.judge, elsewhere=options.ray is not None)
     subject = open_subject(options.policy, options.adapter)
+    checked_settings(options.settings, options.decoupled)
     refuse_engine(subject, options, place.world)
     problems = ProblemSource(options.problems, options.seed, options.against)
     with first_before_others(place):
@@ -134,7 +136,8 @@ def _train(
 ) -> TrainingResult:  # fmt: skip
     from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer
 
-    model, steps = load_weights(subject, options.device, options.lora), options.max_steps or DEFAULT_STEPS
+    held, steps = load_for_training(subject, options), options.max_steps or DEFAULT_STEPS
+    model = held.model
     config = grpo_config(
         _own_settings(options), output_dir=str(options.work), max_steps=steps, seed=options.seed, device=options.device,
         parameters=parameters(model), lora=options.lora or subject.adapter is not None, temperature=options.temperature,
@@ -155,6 +158,7 @@ def _train(
         trainer = TrajectoryGRPOTrainer(
             model, config, gathered(batches, place), decoupled=options.decoupled, processing_class=subject.tokenizer
         )
+    keep_masters(trainer, held.masters)
     batches.model = trainer.accelerator.unwrap_model(trainer.model)
     trainer.step_figures = batches.figures
     checkpoint = newest_checkpoint(options.work) if resumes else None
@@ -167,7 +171,8 @@ def _train(
     silence_libraries(trainer)
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
-    say(f"going on at step {begun}" if begun else f"training online on {', '.join(options.problems)}")
+    doing = f"going on at step {begun}" if begun else f"training online on {', '.join(options.problems)}"
+    say(f"{doing}; {held.text}")
     try:
         with (
             stop_on_interrupt(watching.interrupt, STOPPING_AFTER_STEP),
@@ -191,4 +196,4 @@ def _aside(rank: int, line: str) -> None:
 
 def _own_settings(options: OnlineOptions) -> dict[str, Any]:
     """A step is a round: its rows in so many parts that each fits the memory."""
-    return {"gradient_accumulation_steps": 4, **options.settings}
+    return {"gradient_accumulation_steps": 4, **checked_settings(options.settings, options.decoupled)}

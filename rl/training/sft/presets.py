@@ -111,15 +111,21 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def sft_config(preset: Preset, given: Mapping[str, Any], **fixed: Any) -> Any:
-    """SFTConfig of the preset with what was given over it.
+DECIDED_FIELDS = (
+    *("output_dir", "use_cpu", "seed"),
+    *("dataset_kwargs", "shuffle_dataset", "remove_unused_columns", "completion_only_loss", "eval_strategy"),
+)
+"""Fields of SFTConfig that `rl sft` decides itself: by an option, or because its rows are tokenized already."""
 
-    Raises InputError for a field that it has not, or a value that it refuses.
+
+def sft_config(preset: Preset, given: Mapping[str, Any], **fixed: Any) -> Any:
+    """Returns SFTConfig of the preset with the user's settings over it. `fixed`: defaults and decided fields.
+
+    Raises InputError for a field that it has not or that the command decides, and for a value that it refuses.
     """
     from trl import SFTConfig
 
     check_settings(SFTConfig, given)
-    for name in given:
-        if name in fixed and name != "bf16":
-            raise InputError(f"{name} cannot be given with --set: rl sft has an option for it")
-    return make_config(SFTConfig, {**preset.config, **fixed, **given})
+    defaults = {**preset.config, **fixed}
+    decided = {name: defaults.pop(name) for name in DECIDED_FIELDS if name in defaults}
+    return make_config(SFTConfig, defaults=defaults, given=given, decided=decided)

@@ -115,7 +115,7 @@ def _tokenizer(options: SftOptions, corpus: Path, say: Say) -> Any:
 
 
 def _fixed(options: SftOptions, preset: Preset) -> dict[str, Any]:
-    """Fields of SFTConfig that this command decides."""
+    """Fields of SFTConfig that this command decides, and defaults that a user's settings replace."""
     on_gpu = options.device.startswith("cuda")
     fixed: dict[str, Any] = {
         "output_dir": str(options.work), "use_cpu": not on_gpu, "bf16": on_gpu, "report_to": "none",
@@ -125,7 +125,7 @@ def _fixed(options: SftOptions, preset: Preset) -> dict[str, Any]:
     }  # fmt: skip
     if preset.bucketed:
         fixed |= {"dataset_kwargs": {"skip_prepare_dataset": True}, "optim": "adamw_torch_fused"}
-    return {name: value for name, value in fixed.items() if name not in options.settings or name in ("output_dir",)}
+    return fixed
 
 
 def _run(

@@ -6,10 +6,23 @@ When this fails, trl has changed: read rl/training/grpo/trainer.py before raisin
 from __future__ import annotations
 
 import inspect
+import re
+from dataclasses import fields
 
 import pytest
+from transformers import TrainingArguments
 
 trl = pytest.importorskip("trl")
+
+from kernelwright.rl.training.grpo.config import (  # noqa: E402
+    CORRECTION_FIELDS,
+    LOSS_FIELDS,
+    MODEL_FIELDS,
+    decided_grpo_fields,
+)
+
+OF_TRL = {f.name for f in fields(trl.GRPOConfig)} - {f.name for f in fields(TrainingArguments)}
+"""Fields of GRPOConfig that transformers' TrainingArguments has not."""
 
 
 def source(name: str) -> str:
@@ -58,3 +71,16 @@ def test_the_version_is_the_one_that_was_read():
     assert trl.__version__.startswith("1.16."), (
         "trl changed: run tests/rl/training/grpo/test_loss.py, read trainer.py, then move the pin"
     )
+
+
+def test_the_fields_that_set_takes_are_those_that_the_loss_reads():
+    attributes = set(re.findall(r"self\.(?:args\.)?(\w+)", source("_compute_loss")))
+    # The loss reads epsilon under another name; the other two are set by the batch, and by what is sampled.
+    read = OF_TRL & (attributes | {"epsilon"}) - {"steps_per_generation", "max_completion_length", "use_vllm"}
+    assert read - CORRECTION_FIELDS - MODEL_FIELDS == LOSS_FIELDS
+
+
+def test_every_other_field_of_trl_is_refused():
+    assert OF_TRL - decided_grpo_fields() == LOSS_FIELDS | MODEL_FIELDS | CORRECTION_FIELDS
+    for name in MODEL_FIELDS & {"router_aux_loss_coef", "disable_dropout", "cast_lm_head_to_fp32", "sync_ref_model"}:
+        assert f"args.{name}" in source("__init__")

@@ -160,10 +160,11 @@ def test_a_server_of_another_model_or_with_another_name_is_refused(server, novic
             options(novice, tmp_path / "out", engine=f"openai:expert@{server}"))  # fmt: skip
 
 
-def test_vllm_is_taken_where_it_is_installed_and_fits(novice, tmp_path):
-    subject = open_subject(f"transformers:{novice}")
-    assert engine_of(subject, options(novice, tmp_path / "out")) == "vllm"
-    assert engine_of(subject, options(novice, tmp_path / "out", lag=2)) == "auto"
-    assert engine_of(subject, options(novice, tmp_path / "out"), world=2) == "auto"
+def test_vllm_is_taken_on_a_gpu_where_it_is_installed_and_fits(novice, tmp_path):
+    subject, on_gpu = open_subject(f"transformers:{novice}"), {"device": "cuda:0", "lora": True}
+    assert engine_of(subject, options(novice, tmp_path / "out", **on_gpu)) == "vllm"
+    assert engine_of(subject, options(novice, tmp_path / "out", **on_gpu, lag=2)) == "auto"
+    assert engine_of(subject, options(novice, tmp_path / "out", **on_gpu), world=2) == "auto"
+    assert engine_of(subject, options(novice, tmp_path / "out", lora=True)) == "auto", "on a CPU transformers is faster"
     with pytest.raises(InputError, match="use --lag 1"):
         engine_of(subject, options(novice, tmp_path / "out", engine="vllm", lag=2))

@@ -1,0 +1,114 @@
+"""Decides by memory how whole weights are held while they are trained, and says which."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kernelwright.errors import InputError
+from kernelwright.rl.training.options import Precision
+from kernelwright.rl.training.processes import weights_are_spread
+
+if TYPE_CHECKING:
+    import torch
+
+GIGABYTE = 10**9
+FP32_BYTES = 18
+"""Bytes a parameter on the device: weight, gradient and AdamW's two moments in fp32, and autocast's copy in bf16."""
+BF16_BYTES = 4
+"""Bytes a parameter on the device: weight and gradient in bf16."""
+MASTER_BYTES = 12
+"""Bytes a parameter in host memory: the master and AdamW's two moments in fp32."""
+DEVICE_SHARE = 0.6
+"""Share of the device's free memory for the training; the rest is for activations and for what samples there."""
+HOST_SHARE = 0.9
+"""Share of the host's free memory for masters and moments."""
+SPREAD_BFLOAT16_PARAMETERS = 3_000_000_000
+"""Parameters above which a launcher that spreads the weights gets them in bf16; it keeps fp32 masters itself."""
+
+
+class Memory(NamedTuple):
+    """Free memory in bytes. `device` is None where the training is on the CPU."""
+
+    device: int | None
+    host: int
+
+
+class HeldWeights(NamedTuple):
+    """A model that is ready to be trained."""
+
+    model: Any
+    masters: dict[torch.nn.Parameter, torch.Tensor] | None
+    """fp32 masters by weight; None where the weights themselves are trained."""
+    text: str
+    """Says how the weights are held."""
+
+
+def hold_weights(model: Any, device: str, asked: Precision) -> HeldWeights:
+    """Moves a model with fp32 weights from the CPU to its device. Raises InputError where it does not fit."""
+    import torch
+
+    size = sum(weight.numel() for weight in model.parameters())
+    try:
+        if weights_are_spread():
+            return _spread(model, size, device)
+        precision = choose_precision(size, asked, free_memory(device))
+        if precision is Precision.FP32:
+            text = f"weights fp32: {size * FP32_BYTES / GIGABYTE:.1f} GB with gradients and optimizer"
+            return HeldWeights(model.to(device), None, text)
+        masters = _narrowed(model, device)
+        text = (
+            f"weights bf16 with fp32 masters: {size * BF16_BYTES / GIGABYTE:.1f} GB on {device} and "
+            f"{size * MASTER_BYTES / GIGABYTE:.1f} GB in host memory with the optimizer"
+        )
+        return HeldWeights(model.to(device), masters, text)
+    except torch.OutOfMemoryError as error:
+        raise InputError(f"{size:,} parameters do not fit on {device}: use --lora, or a smaller base") from error
+
+
+def choose_precision(size: int, asked: Precision, memory: Memory) -> Precision:
+    """Returns fp32 where `size` parameters fit the device like that, and otherwise bf16 with masters.
+
+    Raises InputError where neither fits. What is asked for is not weighed.
+    """
+    if asked is not Precision.AUTO:
+        return asked
+    if memory.device is None or size * FP32_BYTES <= DEVICE_SHARE * memory.device:
+        return Precision.FP32
+    # The fp32 weights are in host memory already: they become the masters.
+    moments = (MASTER_BYTES - 4) * size
+    if size * BF16_BYTES <= DEVICE_SHARE * memory.device and moments <= HOST_SHARE * memory.host:
+        return Precision.BF16
+    raise InputError(
+        f"{size / 1e9:.1f} B parameters need {size * FP32_BYTES / GIGABYTE:.0f} GB of GPU memory in fp32, or "
+        f"{size * BF16_BYTES / GIGABYTE:.0f} GB and {moments / GIGABYTE:.0f} GB of host memory in bf16 with fp32 "
+        f"masters; free are {memory.device / GIGABYTE:.0f} GB and {memory.host / GIGABYTE:.0f} GB: use --lora, or a "
+        "smaller base"
+    )
+
+
+def free_memory(device: str) -> Memory:
+    """Returns the free memory of a device, and of the host for one of this machine's training processes."""
+    import psutil
+    import torch
+
+    host = psutil.virtual_memory().available // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return Memory(torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else None, host)
+
+
+def _spread(model: Any, size: int, device: str) -> HeldWeights:
+    import torch
+
+    dtype = torch.bfloat16 if size > SPREAD_BFLOAT16_PARAMETERS and device.startswith("cuda") else torch.float32
+    return HeldWeights(model.to(device, dtype), None, "weights spread by the launcher, which keeps fp32 masters")
+
+
+def _narrowed(model: Any, device: str) -> dict[torch.nn.Parameter, torch.Tensor]:
+    """Puts bf16 copies of the weights on the device, one at a time, and returns the fp32 weights as their masters."""
+    import torch
+
+    masters = {}
+    for weight in model.parameters():
+        masters[weight] = weight.data
+        weight.data = weight.data.to(device, torch.bfloat16)
+    return masters
