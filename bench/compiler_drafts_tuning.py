@@ -13,7 +13,7 @@ from kernelwright.agent.tuning.turn import precision_for, turn_settings
 from kernelwright.errors import InputError
 from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.report import InfrastructureError, Value
+from kernelwright.tools.report import InfrastructureError, Speedup, Value
 
 CONFIGURATIONS, MEASURED = 14, 6
 """Of one draft: compiled, and timed. A suite of 100 has seconds of a GPU and of its cores for each."""
@@ -78,7 +78,7 @@ def _row(found: TuningResult) -> TunedRow:
     return row.with_(
         changes=chosen.changes, precision=chosen.precision.value if chosen.precision is not None else "",
         error=best.error if best is not None else None, eager_error=best.eager_error if best is not None else None,
-        gained=found.before.median / chosen.timing.median if found.before is not None else 1.0,
+        gained=Speedup.between(found.before, chosen.timing).median if found.before is not None else 1.0,
         unsplit=_unsplit(found),
     )  # fmt: skip
 
@@ -90,4 +90,4 @@ def _unsplit(found: TuningResult) -> float:
         return 1.0
     plain = found.by_precision.get("ieee")
     timing = plain.timing if plain is not None else found.before
-    return min(1.0, chosen.timing.median / timing.median) if timing is not None else 1.0
+    return min(1.0, Speedup.between(chosen.timing, timing).median) if timing is not None else 1.0

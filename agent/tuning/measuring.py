@@ -11,7 +11,6 @@ from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.settings import TuneSettings, is_allowed
 from kernelwright.agent.tuning.tuned import ConfigurationOutcome, ParameterGroup, TriedConfiguration
 from kernelwright.tools.report import Timing
-from kernelwright.tools.timing.measurement import summarise_samples
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, ParameterSpace, Setting, key_of
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
@@ -88,7 +87,8 @@ class Measuring:
             rows = [{**best, **_own(row.configuration, group)} for row in group.remaining()]
             halved = self._halved(rows, best, len(groups))
             stopped |= halved.stopped_by_budget
-            found = halved.timings()
+            method = self._eager.method if self._eager is not None else None
+            found = {key: timing.with_(method=method) for key, timing in halved.timings().items()}
             before = before or found.get(key_of(best))
             best, after = self._winner(found, rows, best, after)
             measured.append(_with_timings(group, found, halved, best))
@@ -113,7 +113,9 @@ class Measuring:
         return halved
 
     def _measure(self, key: str, configuration: Configuration, number: int, calls: int) -> Sequence[float] | None:
-        """Measures one configuration; reads it from the journal where the row is there already."""
+        """Measures one configuration; reads it from the journal where the row is there already. One that is timed by
+        another method than the first one (it alone cannot be captured as a CUDA graph) cannot be ranked, and fails.
+        """
         row = f"{self._shape} {number} {key}"
         found: Any = self._journal.find(TIMED_KIND, row)
         if found is None:
@@ -125,8 +127,11 @@ class Measuring:
             self._journal.add(TIMED_KIND, row, found)
             self._say(f"timed {calls} calls of configuration {key[:60]}")
         self._seconds += float(found["seconds"])
-        if self._eager is None and found["eager"] is not None:
-            self._eager = Timing.model_validate(found["eager"])
+        eager = Timing.model_validate(found["eager"]) if found["eager"] is not None else None
+        self._eager = self._eager or eager
+        if eager is not None and self._eager is not None and eager.method is not self._eager.method:
+            self._say(f"configuration {key[:60]} is left out: it is timed by {eager.method}, others by another method")
+            return None
         return None if found["failure"] else found["ms"]
 
     def _winner(
@@ -163,7 +168,7 @@ def _with_timings(
             rows.append(
                 row.with_(
                     fate=ConfigurationOutcome.WON if won else ConfigurationOutcome.MEASURED,
-                    timing=summarise_samples(halved.samples[key]),
+                    timing=found[key],
                 )
             )
     rows.sort(key=lambda row: row.timing.median if row.timing is not None else float("inf"))

@@ -19,7 +19,7 @@ from kernelwright.agent.tuning.tuned import (
     TuningResult,
 )
 from kernelwright.agent.viewing.show.words import AdaptiveTable
-from kernelwright.tools.report import Report
+from kernelwright.tools.report import Report, Speedup
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
 MAX_ROWS = 24
@@ -139,7 +139,9 @@ def _speeds(tuned: TuningResult) -> list[str]:
         after = tuned.chosen[0].timing
         told = f"{tuned.before.median:.4g} ms before, {after.median:.4g} ms after"
         eager = f", eager PyTorch {tuned.eager.median:.4g} ms" if tuned.eager is not None else ""
-        lines.append(f"{told} ({tuned.before.median / after.median:.2f}x){eager}.")
+        alike = tuned.before.method is not None and tuned.before.method is after.method
+        gain = f" ({Speedup.between(tuned.before, after).median:.2f}x)" if alike else ""
+        lines.append(f"{told}{gain}{eager}.")
     for kind, one in tuned.by_precision.items():
         if one.timing is not None:
             lines.append(f"Fastest with --precision {kind}: {one.timing.median:.4g} ms ({_multiplies(one)}).")
