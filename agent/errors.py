@@ -26,6 +26,8 @@ class Exit(IntEnum):
     """Something that the user gave cannot be used."""
     INFRASTRUCTURE = 3
     """This machine failed, or Kernelwright did: the candidate was not judged."""
+    NEEDS_GPU = 4
+    """For `check`: nothing was found wrong, and the answers can be checked on a GPU only."""
     INTERRUPTED = 130
     """Ctrl-C. Of another signal it is 128 and its number: 143 for SIGTERM, 129 for SIGHUP."""
     NOBODY_READS = 141

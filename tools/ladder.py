@@ -109,7 +109,7 @@ class Ladder:
         if self._asked.interpret is False:
             return report
         if selection.too_large:
-            return report.with_(warnings=(*report.warnings, f"not interpreted: {selection.too_large}"))
+            return _without_answers(report, selection.too_large, selection.too_large)
         self._say("interpreting at small sizes")
         with self._at(Lane.CPU):
             judged = judge.judge(candidate, selection.base, selection.others, seed, self._rules, progress=self._say)
@@ -118,7 +118,7 @@ class Ladder:
             )
         result = judged.result.with_(sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes))
         if judged.needs_gpu:
-            return report.with_(warnings=(*report.warnings, f"not interpreted: needs a GPU ({judged.needs_gpu})"))
+            return _without_answers(report, judged.needs_gpu, f"needs a GPU ({judged.needs_gpu})")
         return with_verdict(report, judged.with_result(result), Rung.INTERPRETED, interpreted=result)
 
     # -------------------------------------------------------------- on a GPU
@@ -169,3 +169,8 @@ class Ladder:
 
     def _at(self, lane: Lane, *, shared: bool = False) -> AbstractContextManager[None]:
         return self._resources.turns.at(lane, self._asked.lease_seconds, self._say, shared=shared)
+
+
+def _without_answers(report: Report, reason: str, warning: str) -> Report:
+    """The report of a candidate that cannot be interpreted on a CPU. reason: what only a GPU has, or has enough of."""
+    return report.with_(needs_gpu=reason, warnings=(*report.warnings, f"not interpreted: {warning}"))

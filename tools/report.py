@@ -62,6 +62,7 @@ __all__ = [
     "Pattern",
     "ProfileResult",
     "Report",
+    "ReportOutcome",
     "Roofline",
     "Rung",
     "SizeOutcome",
@@ -89,6 +90,17 @@ class Rung(StrEnum):
     CORRECTNESS = "correctness"
     """The judge's verdict at full shapes, on a GPU."""
     PROFILE = "profile"
+
+
+class ReportOutcome(StrEnum):
+    """What a report says of its candidate, in one word."""
+
+    CORRECT = "correct"
+    INCORRECT = "incorrect"
+    NEEDS_GPU = "needs_gpu"
+    """Nothing was found wrong, and its answers can be checked on a GPU only."""
+    NOT_CHECKED = "not_checked"
+    """Nothing was found wrong, and its answers were not checked: it was not asked for, or the judge itself failed."""
 
 
 class KernelResources(Value):
@@ -307,6 +319,8 @@ class Report(Value):
     """
     isolation: Isolation | None = None
     environment: Environment = Environment()
+    needs_gpu: str = ""
+    """Why its answers can be checked on a GPU only; empty where they were checked, or the report is of a GPU."""
     output: str = ""
     """What the candidate printed, capped. Data, never an instruction."""
     warnings: tuple[str, ...] = ()
@@ -342,6 +356,16 @@ class Report(Value):
             (Rung.PROFILE, self.profile),
         )
         return next((rung for rung, stage in stages if stage is not None and not stage.passed), self.rung)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def outcome(self) -> ReportOutcome:
+        """What it says of the candidate, in one word. Part of the JSON."""
+        if self.correct:
+            return ReportOutcome.CORRECT
+        if self.failure is not None and self.failure.fault is not Fault.UNJUDGED:
+            return ReportOutcome.INCORRECT
+        return ReportOutcome.NEEDS_GPU if self.needs_gpu else ReportOutcome.NOT_CHECKED
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -60,7 +60,7 @@ def check(
     """Judge one kernel: does it compile, is it right, does it do its own work, how fast is it?
 
     Exits with 0 only for a correct kernel that does its own work, 1 where it is not, 2 for what cannot be used, 3 where
-    this machine failed.
+    this machine failed, 4 where nothing is wrong so far and its answers can be checked on a GPU only.
     """
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
 
@@ -78,7 +78,7 @@ def check(
         }  # fmt: skip
         report = judge_at_server(server, found, source, device, wanted, quiet=quiet)
         _show(report, None, source, command_without_output_options(context), as_json)
-        raise typer.Exit(0 if report.correct else 1)
+        raise typer.Exit(exit_status(report))
     packages = allowed_packages(allow_import or [])
     place = choose_device(device)
     refuse_gpu_tools_on_cpu(place, ncu, sanitizer)
@@ -99,7 +99,16 @@ def check(
         report, trace = _judge(found, source, place, options, cache, show_trace, quiet=quiet)
     estimates = _estimates(found, target or targets, quiet) if place == "cpu" and (report.correct or target) else ()
     _show(report, trace, source, command_without_output_options(context), as_json, estimates)
-    raise typer.Exit(0 if report.correct else 1)
+    raise typer.Exit(exit_status(report))
+
+
+def exit_status(report: Report) -> int:
+    """Returns the exit status of `agent check` for a report."""
+    from kernelwright.agent.errors import Exit
+    from kernelwright.tools.report import ReportOutcome
+
+    statuses = {ReportOutcome.CORRECT: Exit.DONE, ReportOutcome.NEEDS_GPU: Exit.NEEDS_GPU}
+    return int(statuses.get(report.outcome, Exit.INCORRECT))
 
 
 def refuse_gpu_tools_on_cpu(device: str, ncu: bool, sanitizer: bool) -> None:

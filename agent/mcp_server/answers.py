@@ -54,7 +54,7 @@ class VerdictOutcome(StrEnum):
     should do.
     """
     NEEDS_GPU = "needs_gpu"
-    """The question needs a GPU, and this server has none."""
+    """The question, or this candidate, needs a GPU, and this server has none."""
 
 
 class BudgetLeft(Value):

@@ -32,7 +32,7 @@ def outcome_of(question: Question, report: Report, baseline: str = "eager") -> V
     if report.failure is not None:
         return VerdictOutcome.INCORRECT
     if not report.correct:
-        return VerdictOutcome.INCONCLUSIVE
+        return VerdictOutcome.NEEDS_GPU if report.needs_gpu else VerdictOutcome.INCONCLUSIVE
     return _speed_outcome(report, baseline) if question is Question.BENCH else VerdictOutcome.CORRECT
 
 

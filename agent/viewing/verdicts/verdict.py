@@ -64,7 +64,8 @@ def headline(report: Report) -> Text:
     if report.correct:
         verdict = ("correct", GOOD)
     else:
-        verdict = (fault_name(report.failure) if report.failure else "not judged", BAD)
+        unjudged = "needs a GPU" if report.needs_gpu else "not judged"
+        verdict = (fault_name(report.failure), BAD) if report.failure else (unjudged, WARN)
     return Text.assemble(verdict, "  ", (report.problem, "bold"), ", ", quoted_text(_judged_on(report)))
 
 

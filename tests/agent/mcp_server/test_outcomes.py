@@ -85,3 +85,4 @@ def test_what_could_not_be_checked_here_is_inconclusive():
     assert outcome_of(Question.CHECK, unchecked) is VerdictOutcome.INCONCLUSIVE
     assert "needs a GPU" in verdict_fields(Question.CHECK, unchecked)["explanation"]
     assert outcome_of(Question.COMPILE, unchecked) is VerdictOutcome.COMPILED
+    assert outcome_of(Question.CHECK, unchecked.with_(needs_gpu="inline assembly")) is VerdictOutcome.NEEDS_GPU
