@@ -118,8 +118,22 @@ def run(command: Callable[..., Any], name: str, words: Sequence[str]) -> NoRetur
 
     # trl and transformers report to their makers what is run, unless the user says otherwise
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    _open_closed_streams()
     with listen_for_stops(), _without_warnings(words):
         sys.exit(_status_of(command, name, words))
+
+
+def _open_closed_streams() -> None:
+    """Puts /dev/null in the place of standard streams that the caller has closed (`>&-`): the next file that is opened,
+    such as the database, would have their number, and what is printed would go there.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False)
+            setattr(sys, name, stream)
 
 
 @contextmanager

@@ -47,10 +47,3 @@ def default_run(what: Sequence[str], level: int | None) -> str:
     if level is not None:
         return f"{first}-level{level}"
     return first if len(what) == 1 else f"{first}-and-{len(what) - 1}-more"
-
-
-def check_folder(path: Path) -> Path:
-    """Raises InputError where a file is in the way."""
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{path} is a file: name a folder with --out")
-    return path

@@ -161,11 +161,11 @@ def _run(
     quiet: bool,
 ) -> None:
     from kernelwright.agent.batch.running import run_batch
-    from kernelwright.agent.batch.suite_choice import check_folder
     from kernelwright.agent.interrupts import announce_stops
+    from kernelwright.agent.output_files import refuse_unwritable_folder
     from kernelwright.agent.viewing.show.batch import PAUSING_MESSAGE, live_batch
 
-    check_folder(folder)
+    refuse_unwritable_folder(folder)
     try:
         with announce_stops(PAUSING_MESSAGE), live_batch(quiet) as (watch, say):
             batched = run_batch(chosen, policy, settings, name=name, folder=folder, watch=watch, say=say, **how)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.output_files import refuse_unwritable_file
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report, clean_text
@@ -25,8 +26,7 @@ def default_path(problem: Problem) -> Path:
 
 def check_path(path: Path) -> Path:
     """Raises InputError where the file could not be written, or would take the place of someone's own."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise InputError(f"{path} cannot be written: name a file in a folder that exists with --out")
+    refuse_unwritable_file(path)
     if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(HEADER_MARK):
         raise InputError(f"{path} exists and was not written by this program: name another file with --out")
     return path

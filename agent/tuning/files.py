@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kernelwright.agent.output_files import refuse_unwritable_file
 from kernelwright.agent.tuning.tuned import ConfigurationOutcome, TriedConfiguration, TuningResult
 from kernelwright.errors import InputError
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, ParameterSpace, Setting
@@ -23,8 +24,7 @@ def default_path(kernel: Path) -> Path:
 
 def check_path(path: Path, kernel: Path) -> Path:
     """Raises InputError where the tuned file could not be written, or would take the place of someone's own."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise InputError(f"{path} cannot be written: name a file in a folder that exists with --out")
+    refuse_unwritable_file(path)
     if path.absolute() == kernel.absolute():
         raise InputError(f"{path} is the kernel itself: name another file with --out")
     if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(TUNED_HEADER_MARK):

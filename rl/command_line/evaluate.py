@@ -148,11 +148,11 @@ def _run(
 ) -> None:
     import shlex
 
-    from kernelwright.agent.batch.suite_choice import check_folder
+    from kernelwright.agent.output_files import refuse_unwritable_folder
     from kernelwright.agent.viewing.show.batch import live_batch
     from kernelwright.rl.evaluating.running import evaluate_policy
 
-    check_folder(folder)
+    refuse_unwritable_folder(folder)
     command = "rl " + shlex.join(sys.argv[1:])
     try:
         with live_batch(quiet=as_json) as (watch, say):

@@ -86,7 +86,7 @@ def test_a_syntax_error_is_a_report_in_json_too(tmp_path):
 @pytest.fixture(scope="module")
 def told_in_json() -> str:
     """What a check prints that was asked for its trace and for JSON."""
-    asked = ("--device", "cpu", "--sizes", "3", "--show-trace", "--json")
+    asked = ("--device", "cpu", "--sizes", "3", "--show-trace", "--json", "--quiet")
     done = here("check", SILU, "--problem", "fused silu", *asked)
     assert done.stderr == ""
     return done.stdout
@@ -95,7 +95,7 @@ def told_in_json() -> str:
 def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many(evaluator, told_in_json):
     first = Report.model_validate_json(told_in_json)
     seed = first.interpreted.seed
-    options = ("--device", "cpu", "--sizes", "3", "--seed", str(seed), "--json")
+    options = ("--device", "cpu", "--sizes", "3", "--seed", str(seed), "--json", "--quiet")
     done = here("check", SILU, "--problem", "fused_silu", *options)
     assert done.stderr == ""
     again = Report.model_validate_json(done.stdout)
