@@ -34,7 +34,7 @@ class Mistake(NamedTuple):
 
 OF_OPTIONS = (
     Mistake("agent slove relu.py", 2, "solve"),
-    Mistake("agent solve", 2, "PROBLEM"),
+    Mistake("agent solve", 2, "model.py"),
     Mistake("agent solve relu.py --turn 3", 2, "--turns"),
     Mistake("agent solve relu.py --turns 0", 2, "--turns"),
     Mistake("agent solve relu.py --turns three", 2, "--turns"),
@@ -175,9 +175,9 @@ OF_SURROUNDINGS = (
     Mistake("hiding mcp mcp", 3, "kernelwright[mcp]"),
     Mistake("hiding ray batch relu.py --ray auto", 3, "kernelwright[ray]"),
     Mistake("hiding transformers solve relu.py --policy transformers:folder", 3, "pip install", slow=True),
-    Mistake("timeout -s INT 4 agent check slow_import.py -p slow.py", 130, "interrupted", slow=True),
-    Mistake("timeout -s TERM 4 agent solve slow.py --db new.db", 143, "interrupted", slow=True),
-    Mistake("timeout -s INT 6 agent batch slow.py --db newer_batch.db", 130, "interrupted", slow=True),
+    Mistake("timeout --preserve-status -s INT 4 agent check slow_import.py -p slow.py", 130, "interrupted", slow=True),
+    Mistake("timeout --preserve-status -s TERM 4 agent solve slow.py --db new.db", 143, "interrupted", slow=True),
+    Mistake("timeout --preserve-status -s INT 6 agent batch slow.py --db newer_batch.db", 130, "interrupted", slow=True),
 )  # fmt: skip
 
 GROUPS = {

@@ -76,6 +76,8 @@ class Measuring:
         self._eager: Timing | None = None
         self._seconds = 0.0
         self._launches = 0
+        self._configurations = self._round = self._timed = 0
+        """Configurations of the group, the round of halving, and how many of them were timed in it."""
 
     def run(self, groups: Sequence[ParameterGroup]) -> HalvingResult:
         """Tunes group after group, each on top of the best of those before it."""
@@ -101,6 +103,7 @@ class Measuring:
 
     def _halved(self, rows: Sequence[Configuration], base: Configuration, groups: int) -> HalvingOutcome:
         texts = {key_of(row): row for row in (base, *rows)}
+        self._configurations, self._round = len(texts), -1
         spent = self._seconds
         budget = TuningBudget(
             self._settings.launches // groups, self._settings.gpu_seconds / groups, lambda: self._seconds - spent
@@ -116,6 +119,7 @@ class Measuring:
         """Measures one configuration; reads it from the journal where the row is there already. One that is timed by
         another method than the first one (it alone cannot be captured as a CUDA graph) cannot be ranked, and fails.
         """
+        self._count(number)
         row = f"{self._shape} {number} {key}"
         found: Any = self._journal.find(TIMED_KIND, row)
         if found is None:
@@ -125,7 +129,6 @@ class Measuring:
                 "eager": trial.eager.model_dump(mode="json") if trial.eager is not None else None,
             }  # fmt: skip
             self._journal.add(TIMED_KIND, row, found)
-            self._say(f"timed {calls} calls of configuration {key[:60]}")
         self._seconds += float(found["seconds"])
         eager = Timing.model_validate(found["eager"]) if found["eager"] is not None else None
         self._eager = self._eager or eager
@@ -133,6 +136,14 @@ class Measuring:
             self._say(f"configuration {key[:60]} is left out: it is timed by {eager.method}, others by another method")
             return None
         return None if found["failure"] else found["ms"]
+
+    def _count(self, number: int) -> None:
+        """Says which of the configurations is timed now. A round has the faster half of the one before."""
+        if number != self._round:
+            self._round, self._timed = number, 0
+        self._timed += 1
+        left = f"{self._timed} of {self._configurations}" if number == 0 else f"{self._timed} of those that are left"
+        self._say(f"tuning: timing configuration {left}, round {number + 1}")
 
     def _winner(
         self, found: Mapping[str, Timing], rows: Sequence[dict[str, Setting]], base: dict[str, Setting],

@@ -96,7 +96,7 @@ def _tried(
                     if key in waiting:
                         journal.add(COMPILED_KIND, key, waiting[key].result().model_dump(mode="json"))
                     tried[key] = (one, CompileScore.model_validate(journal.find(COMPILED_KIND, key)))
-                    say(f"compiled {len(tried)} of {most} configurations")
+                    say(f"tuning: compiled {len(tried)} of {most} configurations")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -102,7 +102,7 @@ class Tuner:
         return followed.space, groups
 
     def _followed(self) -> TunableSpace:
-        self._say("tracing the kernel")
+        self._say("tuning: tracing the kernel")
         front, target = self._evaluator.front(), self._settings.target
         return find_tunable_space(
             self._file,
@@ -148,7 +148,9 @@ class Tuner:
         key = key_of(dict(configuration))
         known = self._journal.find(JUDGED_KIND, key)
         if known is None:
-            self._say("judging " + ", ".join(f"{n} {v}" for n, v in changed_settings(space, configuration).items()))
+            self._say(
+                "tuning: judging " + ", ".join(f"{n} {v}" for n, v in changed_settings(space, configuration).items())
+            )
             text = rewrite(self._file.source, space, configuration)
             known = json.loads(self._evaluator.evaluate(self._problem, text, self._options).model_dump_json())
             self._journal.add(JUDGED_KIND, key, known)

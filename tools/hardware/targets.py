@@ -111,24 +111,24 @@ def parse_target(name: str) -> Target:
 
     Raises: ValueError, one line that lists the known ones.
     """
-    asked = (
-        re.sub(r"[^a-z0-9.]", "", name.lower())
-        .removeprefix("nvidia")
-        .removeprefix("geforce")
-        .removeprefix("amdinstinct")
-    )
-    if asked in _AMD_NAMES:
-        return TARGETS["gfx942"]
-    if match := re.fullmatch(r"(?:sm|cuda|compute)?(\d{1,2})\.?(\d)[af]?", asked):
-        found = TARGETS.get(f"sm_{match[1]}{match[2]}")
-        if found:
-            return found
-    for known, arch in sorted(_NAMES.items(), key=lambda item: -len(item[0])):
-        if asked == known or (known.isalnum() and not known.isdigit() and asked.startswith(known)):
-            return TARGETS[f"sm_{arch}"]
+    words = re.findall(r"[a-z0-9.]+", name.lower().replace("_", ""))
+    for length in (3, 2, 1):  # `RTX PRO 6000 Blackwell` is not any Blackwell
+        for start in range(len(words) - length + 1):
+            if (target := _named("".join(words[start : start + length]))) is not None:
+                return target
     raise ValueError(
         f"unknown target {name!r}: known are {', '.join(TARGETS)}, and GPUs such as a100, rtx4090, h200, b200, mi300x"
     )
+
+
+def _named(word: str) -> Target | None:
+    """The target that one word names: an architecture, or a card, also with its form (`h100pcie`)."""
+    if word in _AMD_NAMES:
+        return TARGETS["gfx942"]
+    if match := re.fullmatch(r"(?:sm|cuda|compute)?(\d{1,2})\.?(\d)[af]?", word):
+        return TARGETS.get(f"sm_{match[1]}{match[2]}")
+    arch = _NAMES.get(re.sub(r"(sxm\d?|pcie|nvl)$", "", word))
+    return None if arch is None else TARGETS[f"sm_{arch}"]
 
 
 def occupancy(registers: int, shared: int, warps: int, target: Target) -> tuple[float, str]:
