@@ -110,6 +110,14 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
     )
 
 
+_program = "agent"
+
+
+def note(text: str) -> None:
+    """Prints one line on stderr that begins with the program's name, beside the result on stdout."""
+    print(f"{_program}: {text}", file=sys.stderr, flush=True)
+
+
 def run(command: Callable[..., Any], name: str, words: Sequence[str]) -> NoReturn:
     """Runs a typer command with its words, and exits: one line on stderr where it ends early (with --debug the
     traceback).
@@ -118,6 +126,8 @@ def run(command: Callable[..., Any], name: str, words: Sequence[str]) -> NoRetur
 
     # trl and transformers report to their makers what is run, unless the user says otherwise
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    global _program
+    _program = name
     _open_closed_streams()
     with listen_for_stops(), _without_warnings(words):
         sys.exit(_status_of(command, name, words))

@@ -133,6 +133,7 @@ class SamplingOptions:
             PolicyRefused: No policy has that name.
         """
         from kernelwright.agent.command_line.server_check import check_server
+        from kernelwright.agent.errors import note
         from kernelwright.agent.prompts import Prompts
         from kernelwright.policies.base import PolicyUnavailable
 
@@ -145,7 +146,7 @@ class SamplingOptions:
             if "@http" not in name:
                 policy.close()
                 raise
-            typer.echo(f"{error}; asked again for up to {self.patience:g} s (--patience)", err=True)
+            note(f"{error}; asked again for up to {self.patience:g} s (--patience)")
         except BaseException:
             policy.close()
             raise
