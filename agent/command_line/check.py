@@ -133,11 +133,7 @@ def command_without_output_options(context: typer.Context) -> str:
     for parameter in context.command.params:
         name = parameter.name or ""
         origin = context.get_parameter_source(name)
-        if (
-            name in ("seed", "show_trace", "quiet", "as_json", "debug")
-            or origin is None
-            or origin.name != "COMMANDLINE"
-        ):
+        if name in OUTPUT_OPTIONS or origin is None or origin.name != "COMMANDLINE":
             continue
         value = context.params[name]
         if isinstance(value, bool):

@@ -194,7 +194,7 @@ def _names() -> dict[str, tuple[str, ...]]:
 
 def _unknown(asked: str) -> str:
     if Path(asked).is_dir():
-        return f"{asked} is a folder: name one of its .py files"
+        return f"{asked} is a folder: name one of its .py files, or take all of them by agent batch {asked}"
     near = ", ".join(nearest_names(asked))
     return f"no problem {asked!r} in the catalogue: near ones are {near} (agent problems lists all)"
 

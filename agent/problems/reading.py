@@ -18,7 +18,9 @@ def read_text(path: Path) -> str:
     """Raises ProblemError where the file is missing, a folder, not to be read, too large, or not UTF-8."""
     try:
         if path.is_dir():
-            raise ProblemError(f"{path} is a folder: name one of its .py files")
+            raise ProblemError(
+                f"{path} is a folder: name one of its .py files, or take all of them by agent batch {path}"
+            )
         if path.stat().st_size > MAX_REFERENCE_BYTES:
             raise ProblemError(f"{path} is larger than {MAX_REFERENCE_BYTES >> 20} MB: a problem is one Python file")
         return path.read_bytes().decode("utf-8-sig")
