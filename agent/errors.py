@@ -52,6 +52,10 @@ REQUIREMENT_OF_MODULE = {
 """The argument of pip install for a missing module, by the module's name."""
 
 
+MAX_NAME_CHARACTERS = 300
+"""Characters of a file's name that a message repeats."""
+
+
 def require(*modules: str) -> None:
     """Raises ModuleNotFoundError for the first of these modules that is not installed; nothing is imported."""
     from importlib.util import find_spec
@@ -235,4 +239,6 @@ def _what_is_missing(error: Any) -> str:
 
 
 def _place(error: OSError) -> str:
-    return f" ({error.filename})" if error.filename else ""
+    """The file's name in brackets; of a name that no file can have its beginning."""
+    name = str(error.filename or "")
+    return f" ({name if len(name) <= MAX_NAME_CHARACTERS else name[:80] + '...'})" if name else ""

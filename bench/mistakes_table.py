@@ -99,7 +99,7 @@ OF_PROBLEMS = (
     Mistake("agent solve latin.py", 2, "UTF-8"),
     Mistake("agent solve loop.py", 2, "loop.py"),
     Mistake(f"agent solve {'n' * 300}.py", 2, "too long"),
-    Mistake(f"agent solve {'word ' * 2000!r}", 2, "agent problems"),
+    Mistake(f"agent solve {'word ' * 2000!r}", 2, "too long"),
     Mistake("agent solve kernelbench:1/23", 2, "--kernelbench"),
     Mistake("agent solve kernelbench:1/23 --kernelbench missing", 2, "missing"),
     Mistake("agent batch empty_folder", 2, "empty_folder"),
