@@ -177,7 +177,7 @@ OF_SURROUNDINGS = (
     Mistake("hiding transformers solve relu.py --policy transformers:folder", 3, "pip install", slow=True),
     Mistake("timeout --preserve-status -s INT 4 agent check slow_import.py -p slow.py", 130, "interrupted", slow=True),
     Mistake("timeout --preserve-status -s TERM 4 agent solve slow.py --db new.db", 143, "interrupted", slow=True),
-    Mistake("timeout --preserve-status -s INT 6 agent batch slow.py --db newer_batch.db", 130, "interrupted", slow=True),
+    Mistake("timeout --preserve-status -s INT 6 agent batch slow.py --db b.db", 130, "interrupted", slow=True),
 )  # fmt: skip
 
 GROUPS = {

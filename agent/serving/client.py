@@ -200,7 +200,9 @@ class JudgeClient:
         try:
             return Health.model_validate_json(self._http.get("/v1/health").content)
         except (httpx2.HTTPError, ValueError) as error:
-            raise JudgeServiceError(f"{self.url} does not answer as a judge service: {error}") from None
+            raise JudgeServiceError(
+                f"{self.url} does not answer as a judge service: {error}; start one with agent serve, or name another"
+            ) from None
 
     def queue(self) -> QueueState:
         """Returns the length of the queue, by device."""

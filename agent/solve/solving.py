@@ -132,7 +132,8 @@ def solve_problem(
 def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
     best = run.best
     furthest = max(run.attempts, key=lambda attempt: attempt.rank, default=None)
-    report = best.report if best else furthest and furthest.report
+    shown = best or furthest
+    report = shown.report if shown is not None else None
     assert run.stop_reason is not None
     return Solved(
         problem=run.problem.name,
