@@ -158,7 +158,7 @@ OF_OUTPUT = (
             "disk is full", slow=True),
 )  # fmt: skip
 OF_SURROUNDINGS = (
-    Mistake("agent problems | head -n 1; exit ${PIPESTATUS[0]}", 141, "", verdict=True),
+    Mistake("agent problems | true; exit ${PIPESTATUS[0]}", 141, "", verdict=True),
     Mistake("agent version >&-", 0, "", verdict=True),
     Mistake("agent version <&-", 0, "kernelwright", verdict=True),
     Mistake("agent solve missing.py 2>&-", 2, "", verdict=True),
