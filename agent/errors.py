@@ -52,6 +52,13 @@ REQUIREMENT_OF_MODULE = {
 """The argument of pip install for a missing module, by the module's name."""
 
 
+def _current_folder_is_gone() -> bool:
+    try:
+        return not os.getcwd()
+    except FileNotFoundError:
+        return True
+
+
 MAX_NAME_CHARACTERS = 300
 """Characters of a file's name that a message repeats."""
 
@@ -98,6 +105,8 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
             )
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return f"the disk is full{_place(error)}: make room, or set TMPDIR to a larger disk", Exit.INFRASTRUCTURE
+        case FileNotFoundError() if _current_folder_is_gone():
+            return "the current folder is gone: change to one that exists", Exit.BAD_INPUT
         case OSError(errno=errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOENT | errno.ENOTDIR | errno.EEXIST) if (
             error.filename
         ):

@@ -97,11 +97,11 @@ def write_files(folder: Path) -> None:
         "huge.py": KERNEL + "#" * (3 << 20),
         "folder/relu.py": RELU,
         "bad_folder/no_class.py": "layers = 3\n",
-        "hide.py": HIDING,
-        "bin/agent": f'#!/bin/sh\nexec {sys.executable} -m kernelwright.agent "$@"\n',
-        "bin/hiding": f'#!/bin/sh\nexec {sys.executable} {folder}/hide.py "$@"\n',
+        "bin/agent": f"#!{sys.executable}\nfrom kernelwright.agent.__main__ import run\n\nrun()\n",
+        "bin/hiding": f"#!{sys.executable}\n{HIDING}",
+        "model/config.json": '{"model_type": "gpt2"}',
     }
-    for name in ("folder", "bad_folder", "empty_folder", "bin", "disk"):
+    for name in ("folder", "bad_folder", "empty_folder", "model", "bin", "disk"):
         (folder / name).mkdir()
     for name, text in texts.items():
         (folder / name).write_bytes(text.encode())

@@ -20,7 +20,7 @@ from kernelwright.agent.loop.run_verdicts import Judges, Tunes, unreadable_repor
 from kernelwright.agent.loop.search import NextTurn, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, Spent, StopReason, exhausted_budget, sum_spent
-from kernelwright.policies.base import Completion, Origin, Policy, PolicyRefused, PolicyUnavailable, Request
+from kernelwright.policies.base import Completion, Origin, Policy, PolicyRefused, PolicyUnavailable, Request, Trouble
 from kernelwright.policies.inductor.draft import has_split_products, with_fp32_products
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
@@ -96,7 +96,8 @@ class Run:
         except PolicyUnavailable as error:
             self.stop(StopReason.INFRASTRUCTURE, str(error))
         except PolicyRefused as error:
-            self.stop(StopReason.REFUSED, str(error))
+            is_missing = error.trouble is Trouble.NOT_INSTALLED
+            self.stop(StopReason.INFRASTRUCTURE if is_missing else StopReason.REFUSED, str(error))
         except ProblemError as error:
             self.stop(StopReason.PROBLEM, str(error))
         except StoreError:
