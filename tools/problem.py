@@ -106,7 +106,10 @@ def _what_to_write(tree: ast.Module, missing: list[str]) -> str:
         for name, given in returned.items()
         if name in missing
     ]
-    call = f"end the file with a call on example inputs, `{called}`, with values for these names; or "
+    call = (
+        f"end the file with a call on example inputs, `{called}`, with values for these names; "
+        "or name the shapes with --input; or "
+    )
     return f"; {call if len(missing) > 1 else ''}{', '.join(steps)}" if steps else ""
 
 

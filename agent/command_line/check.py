@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelwright.agent.command_line.arguments import Init, Inputs
 from kernelwright.agent.command_line.judges import Server, judge_at_server
 from kernelwright.agent.command_line.options import Quiet, Targets
 
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
 
 Kernel = Annotated[Path, typer.Argument(help="The candidate: a Python file with `class ModelNew`.", show_default=False)]
 Named = Annotated[
-    str, typer.Option("--problem", "-p", help='"fused softmax", model.py or kernelbench:1/23.', show_default=False)
+    str,
+    typer.Option(
+        "--problem",
+        "-p",
+        help='"fused softmax", model.py[:Class], notebook.ipynb, torch.nn:GELU or kernelbench:1/23.',
+        show_default=False,
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
 OwnWork = Annotated[str, typer.Option(help="What its own kernels must do: strict, share:P or report.")]
@@ -51,7 +58,7 @@ OUTPUT_OPTIONS = ("seed", "show_trace", "quiet", "as_json", "debug")
 
 def check(
     context: typer.Context, kernel: Kernel, problem: Named, target: Targets = None, device: Device = "auto",
-    own_work: OwnWork = "strict",
+    init: Init = None, inputs: Inputs = None, own_work: OwnWork = "strict",
     seed: Seed = None, sizes: Sizes = 8, allow_import: AllowImport = None, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, profile: Profile = True, ncu: Ncu = False, sanitizer: Sanitizer = False,
     show_trace: ShowTrace = False, cache: Cache = None, server: Server = None, quiet: Quiet = False,
@@ -68,7 +75,9 @@ def check(
     from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.tools.source import read_source
 
-    found = find_by_name(problem, kernelbench=kernelbench, tritonbench=tritonbench)
+    found = find_by_name(
+        problem, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (), inputs=inputs or ()
+    )
     asked = own_work_mode(own_work)
     if server is not None:
         _refuse_options_of_a_judge_here(show_trace, cache)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelwright.agent.command_line.arguments import Init, Inputs
 from kernelwright.agent.command_line.options import (
     MINUTES_UNSOLVED,
     OUTPUT_PANEL,
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
     from kernelwright.policies.base import Policy
     from kernelwright.tools.problem import Problem
 
-Named = Annotated[str, typer.Argument(help='"fused softmax", model.py or kernelbench:1/23.', show_default=False)]
+Named = Annotated[
+    str,
+    typer.Argument(
+        help='"fused softmax", model.py[:Class], notebook.ipynb, torch.nn:GELU or kernelbench:1/23.', show_default=False
+    ),
+]
 KernelFile = Annotated[
     Path | None,
     typer.Option(
@@ -67,6 +73,8 @@ def solve(
     budget: BudgetOptions,
     judging: JudgingOptions,
     drafting: DraftOptions,
+    init: Init = None,
+    inputs: Inputs = None,
     policy: PolicyName = "embedded",
     tune: Tune = True,
     precision: Precision = None,
@@ -86,7 +94,7 @@ def solve(
     """
     from kernelwright.agent.problems.finding import find_by_name
 
-    found = find_by_name(problem, kernelbench=kernelbench)
+    found = find_by_name(problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ())
     settings = settings_of(policy, sampling, search, budget, judging, drafting, tune=tune, precision=precision or "")
     if policy.startswith("embedded") and not budget.bounds_time():  # it seldom solves what it has not solved by then
         settings = settings.with_(budgets=settings.budgets.with_(minutes_unsolved=MINUTES_UNSOLVED))

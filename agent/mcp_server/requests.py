@@ -32,7 +32,8 @@ def find_problem(asked: str, access: Access) -> Problem:
 
     Raises InputError or ProblemError.
     """
-    from kernelwright.agent.problems.finding import find_by_name
+    from kernelwright.agent.problems.entry_points.installed_objects import is_dotted
+    from kernelwright.agent.problems.finding import CODE_FILES, find_by_name, split_entry
 
     if "\n" in asked:
         _need_local(access, "the text of a reference")
@@ -44,9 +45,12 @@ def find_problem(asked: str, access: Access) -> Problem:
         raise InputError(
             f"a problem's name has {MAX_NAME_CHARACTERS} characters at most: a reference's text has several lines"
         )
-    if asked.endswith(".py") or "/" in asked.removeprefix("kernelbench:") or Path(asked).is_file():
+    file, _ = split_entry(asked.strip())
+    if file.endswith(CODE_FILES) or "/" in file.removeprefix("kernelbench:") or Path(file).is_file():
         _need_local(access, "a file")
-        _need_text_file(Path(asked.strip()).expanduser())
+        _need_text_file(Path(file).expanduser())
+    elif is_dotted(asked.strip()):
+        _need_local(access, "a class of an installed package")
     return find_by_name(asked, kernelbench=access.kernelbench, tritonbench=access.tritonbench)
 
 

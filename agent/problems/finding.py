@@ -6,18 +6,30 @@ Only text is read here: torch is not imported, and no reference is run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from kernelwright.agent.problems import definitions, gpumode, matching
 from kernelwright.agent.problems import kernelbench as kernelbench_suite
 from kernelwright.agent.problems import tritonbench as tritonbench_suite
 from kernelwright.agent.problems.data_files import with_data
+from kernelwright.agent.problems.entry_points.entry_problems import reference_of_object
+from kernelwright.agent.problems.entry_points.installed_objects import is_dotted
 from kernelwright.agent.problems.forms_of_users.forms import is_problem
-from kernelwright.agent.problems.reading import aliases, read_problem, read_text
+from kernelwright.agent.problems.reading import (
+    WHOLE_FILE,
+    EntryPoint,
+    aliases,
+    problem_of,
+    read_problem,
+    read_text,
+)
 from kernelwright.tools.problem import Problem, ProblemError
 
 CATALOGUE = Path(__file__).parent / "catalogue"
+CODE_FILES = (".py", ".ipynb")
 SUITE_NAMES = ("catalogue", "kernelbench", "tritonbench-t")
 CHECKOUT_URLS = {
     "kernelbench": kernelbench_suite.CHECKOUT_URL,
@@ -27,29 +39,57 @@ CHECKOUT_URLS = {
 
 
 def find_by_name(
-    name_or_path: str | Path, *, kernelbench: str | Path | None = None, tritonbench: str | Path | None = None
+    name_or_path: str | Path,
+    *,
+    kernelbench: str | Path | None = None,
+    tritonbench: str | Path | None = None,
+    init: Sequence[str] = (),
+    inputs: Sequence[str] = (),
 ) -> Problem:
-    """`fused softmax`, `model.py`, `kernelbench:1/23` or `tritonbench-t:softmax_log`.
+    """Finds `fused softmax`, `model.py`, `model.py:Block`, `notebook.ipynb`, `torch.nn:GELU`, `kernelbench:1/23` or
+    `tritonbench-t:softmax_log`.
 
-    kernelbench: a checkout or a parquet file of the data set. tritonbench: a checkout. A name that is not quite right
-    finds the nearest, and the problem carries its real one. Raises ProblemError, which lists near names where nothing
-    is near enough.
+    kernelbench: a checkout or a parquet file of the data set. tritonbench: a checkout. init, inputs: arguments of the
+    constructor and of forward, as `--init` and `--input` take them. A name that is not quite right finds the nearest,
+    and the problem carries its real one. Raises ProblemError, which lists near names where nothing is near enough.
     """
     asked = str(name_or_path).strip()
+    arguments = EntryPoint("", tuple(init), tuple(inputs))
     if asked.startswith(kernelbench_suite.PREFIX):
         return kernelbench_suite.find(asked.removeprefix(kernelbench_suite.PREFIX), _path(kernelbench))
     if asked.startswith(tritonbench_suite.PREFIX):
         return tritonbench_suite.find(asked.removeprefix(tritonbench_suite.PREFIX), _path(tritonbench))
     if not asked:
         raise ProblemError("no problem was named: agent problems lists the catalogue")
-    if isinstance(name_or_path, Path) or asked.endswith((".py", ".json")) or "/" in asked or _is_one(Path(asked)):
-        return _read(Path(asked).expanduser())
+    file, entry = split_entry(asked)
+    if isinstance(name_or_path, Path) or file.endswith((*CODE_FILES, ".json")) or "/" in file or _is_one(Path(file)):
+        return _read(Path(file).expanduser(), arguments._replace(name=entry))
     named = asked.removeprefix("catalogue:")
+    if named == asked and is_dotted(asked):
+        return problem_of(reference_of_object(asked, init, inputs), asked, "file")
+    if init or inputs:
+        raise ProblemError(f"--init and --input go with a class or function: give {asked!r} as FILE.py or package:NAME")
     if (own := CATALOGUE / f"{'_'.join(named.lower().split())}.py").is_file():
         return read_problem(own, own.stem, "catalogue")
     if meant := matching.best_match(named, _names()):
         return _catalogue()[meant]
     raise ProblemError(_unknown(asked))
+
+
+def problem_of_value(value: Any, inputs: Any, init: Any) -> Problem:
+    """Returns the problem of a module, a class of modules or a function, with example inputs. Raises ProblemError."""
+    from kernelwright.agent.problems.entry_points.live_objects import reference_of_value
+
+    name = getattr(value, "__name__", type(value).__name__)
+    if inputs is None:
+        raise ProblemError(f"{name} needs example inputs: give them, as find_problem({name}, [torch.randn(4, 64)])")
+    return problem_of(reference_of_value(value, inputs, init), name, "file")
+
+
+def split_entry(name: str) -> tuple[str, str]:
+    """Splits `model.py:Block` into the file and the name in it."""
+    file, colon, entry = name.rpartition(":")
+    return (file, entry) if colon and file.endswith(CODE_FILES) and entry.isidentifier() else (name, "")
 
 
 def catalogue() -> list[Problem]:
@@ -118,11 +158,11 @@ def _is_one(path: Path) -> bool:
     return path.is_file() or (path / "definition.json").is_file() or gpumode.is_task(path)
 
 
-def _read(path: Path) -> Problem:
+def _read(path: Path, entry: EntryPoint = WHOLE_FILE) -> Problem:
     """Reads one file, or a folder that is one problem. Raises ProblemError."""
     if path.suffix == ".json" or (path / "definition.json").is_file():
         return definitions.read_definition(path / "definition.json" if path.is_dir() else path)
-    return gpumode.read_task(path) if gpumode.is_task(path) else read_problem(path)
+    return gpumode.read_task(path) if gpumode.is_task(path) else read_problem(path, entry=entry)
 
 
 def _folder(path: Path) -> list[Problem]:

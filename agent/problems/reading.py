@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from kernelwright.agent.problems.data_files import with_data
-from kernelwright.agent.problems.forms_of_users.forms import complete_reference
+from kernelwright.agent.problems.entry_points.entry_problems import reference_of_text
+from kernelwright.agent.problems.entry_points.notebooks import notebook_text
 from kernelwright.tools.problem import Problem, ProblemError, check_form, inner_integers, module_integers, parse
 
 MAX_REFERENCE_BYTES = 2 << 20
@@ -32,15 +34,31 @@ def read_text(path: Path) -> str:
         raise ProblemError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def read_problem(path: Path, name: str = "", suite: str = "file") -> Problem:
-    """One file in KernelBench form, with what it says of itself: title, FAMILY, TAGS, HELD_OUT. Raises ProblemError.
+class EntryPoint(NamedTuple):
+    """What of a file or a package is the problem, and with which arguments."""
+
+    name: str = ""
+    """A class, a function or a value; "" for the one that the text itself tells."""
+    init: tuple[str, ...] = ()
+    """Arguments of the constructor, as `--init` takes them (option_values.py)."""
+    inputs: tuple[str, ...] = ()
+    """Arguments of forward, as `--input` takes them."""
+
+
+WHOLE_FILE = EntryPoint()
+
+
+def read_problem(path: Path, name: str = "", suite: str = "file", entry: EntryPoint = WHOLE_FILE) -> Problem:
+    """Reads one file in KernelBench form with its title, FAMILY, TAGS and HELD_OUT, or a notebook. Raises ProblemError.
 
     A module or a function with inputs in its file is completed to that form (forms.py), also by a JSON file beside it
     (data_files.py).
     """
-    text, name = read_text(path), name or path.name
+    text = read_text(path)
+    name = name or (f"{path.name}:{entry.name}" if entry.name else path.name)
     try:
-        return problem_of(complete_reference(with_data(text, path)), name, suite)
+        text = notebook_text(text) if path.suffix == ".ipynb" else with_data(text, path)
+        return problem_of(reference_of_text(text, *entry), name, suite)
     except ProblemError as error:
         raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
 

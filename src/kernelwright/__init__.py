@@ -6,6 +6,7 @@ The public interface is what this module names. Everything else may change betwe
 
     report = kernelwright.check("softmax_triton.py", "fused softmax")
     solved = kernelwright.solve("fused softmax", output="softmax_triton.py")
+    solved = kernelwright.solve(MyBlock(64), [torch.randn(4, 64)], output="block_triton.py")
 
     with kernelwright.Judge(device="cuda:0") as judge:             # warm: many candidates of one problem
         futures = [judge.submit(problem, source) for source in sources]
@@ -20,6 +21,7 @@ The public interface is what this module names. Everything else may change betwe
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,27 +53,51 @@ _PLACES = {
 }
 
 
-def find_problem(problem: str | Path, *, kernelbench: str | Path | None = None) -> Problem:
-    """Finds a problem by what a user would type.
+def find_problem(
+    problem: str | Path | Problem | Callable[..., Any],
+    inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+    *,
+    init: Sequence[Any] | Mapping[str, Any] | None = None,
+    kernelbench: str | Path | None = None,
+) -> Problem:
+    """Finds a problem by what a user would type, or makes one of a module, a class of modules or a function.
 
     Args:
-        problem: A sentence that names a problem of the catalogue ("fused softmax"), the path of a Python file that
-            defines `Model` and `get_inputs` (and `get_init_inputs` where the constructor takes arguments), or
-            `kernelbench:LEVEL/NUMBER`.
+        problem: A sentence that names a problem of the catalogue ("fused softmax"), the path of a Python file or a
+            notebook (`model.py`, `model.py:Block`), a dotted name (`torch.nn:GELU`), `kernelbench:LEVEL/NUMBER`, a
+            `Problem`, or an object: a module, a class of modules, a function.
+        inputs: Example inputs of an object, as a list or by name: tensors of their shapes, dtypes and ranges are drawn.
+            For a name, what `--input` takes: `["x=2x128x512:bf16"]`.
+        init: Arguments of the constructor, as a list or by name. None reads them from the attributes of a module. For a
+            name, what `--init` takes. Weights are drawn as the constructor draws them.
         kernelbench: A checkout or a parquet file of KernelBench, which `kernelbench:` problems need.
 
     Raises:
-        ProblemError: Nothing of that name exists, or the file is not a problem. The message says what is near.
+        ProblemError: Nothing of that name exists, or it is not a problem. The message says what to do.
     """
-    from kernelwright.agent.problems.finding import find_by_name
+    from kernelwright.agent.problems.finding import find_by_name, problem_of_value
+    from kernelwright.tools.problem import Problem
 
-    return find_by_name(str(problem), kernelbench=kernelbench)
+    if isinstance(problem, Problem):
+        return problem
+    if not isinstance(problem, str | Path):
+        return problem_of_value(problem, inputs, init)
+    return find_by_name(str(problem), kernelbench=kernelbench, init=_options(init), inputs=_options(inputs))
+
+
+def _options(arguments: Sequence[Any] | Mapping[str, Any] | None) -> list[str]:
+    """Returns arguments of a problem that is named, as the command line takes them."""
+    if isinstance(arguments, Mapping):
+        return [f"{name}={value}" for name, value in arguments.items()]
+    return [str(value) for value in arguments or ()]
 
 
 def check(
     candidate: str | Path,
-    problem: str | Path | Problem,
+    problem: str | Path | Problem | Callable[..., Any],
+    inputs: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
+    init: Sequence[Any] | Mapping[str, Any] | None = None,
     device: str = "auto",
     seed: int | None = None,
     sizes: int | None = None,
@@ -85,7 +111,9 @@ def check(
 
     Args:
         candidate: The path of a Python file that defines `ModelNew`, or that file's text.
-        problem: A `Problem`, or what `find_problem` takes.
+        problem: What `find_problem` takes: a name, a file, a `Problem`, a module, a class of modules, a function.
+        inputs: Example inputs of a module or a function.
+        init: Arguments of the constructor.
         device: `auto` (the first GPU where there is one), `cpu` (Triton's interpreter at small sizes, nothing is
             timed) or `cuda:N`.
         seed: Repeats the verdict that reported this seed. None draws a new one.
@@ -111,16 +139,18 @@ def check(
         settings = settings.with_(seed=seed)
     if sizes is not None:
         settings = settings.with_(sizes=sizes)
-    found = find_problem(problem) if isinstance(problem, str | Path) else problem
+    chosen = find_problem(problem, inputs, init=init)
     is_text = isinstance(candidate, str) and "\n" in candidate
     text = str(candidate) if is_text else Path(candidate).read_text(encoding="utf-8")
     with Evaluator(device=choose_device(device), workers=1) as judge:
-        return judge.evaluate(found, text, settings)
+        return judge.evaluate(chosen, text, settings)
 
 
 def solve(
-    problem: str | Path | Problem,
+    problem: str | Path | Problem | Callable[..., Any],
+    inputs: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
+    init: Sequence[Any] | Mapping[str, Any] | None = None,
     output: str | Path,
     policy: str = "embedded",
     device: str = "auto",
@@ -130,7 +160,9 @@ def solve(
     """Writes a kernel for one problem, as the command `agent solve` does: draft, judge, repair, refine.
 
     Args:
-        problem: A `Problem`, or what `find_problem` takes.
+        problem: What `find_problem` takes: a name, a file, a `Problem`, a module, a class of modules, a function.
+        inputs: Example inputs of a module or a function.
+        init: Arguments of the constructor.
         output: The file that the best kernel is written to.
         policy: Who writes: `embedded` (the policy that ships; no key, no download), `compiler` (torch's compiler, no
             model), `openai:MODEL@URL`, `vllm:PATH`, `transformers:PATH` or `scripted:FILE`.
@@ -153,7 +185,7 @@ def solve(
     from kernelwright.agent.solve.solving import solve_problem
     from kernelwright.policies.open_policy import open_policy
 
-    found = find_problem(problem) if isinstance(problem, str | Path) else problem
+    chosen = find_problem(problem, inputs, init=init)
     place = choose_device(device)
     settings = Settings(
         policy=policy,
@@ -165,7 +197,7 @@ def solve(
     opened = open_policy(policy)
     try:
         return solve_problem(
-            found, opened, settings, db=database, output=Path(output), watch=lambda *_: None, say=lambda _: None
+            chosen, opened, settings, db=database, output=Path(output), watch=lambda *_: None, say=lambda _: None
         )
     finally:
         opened.close()

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from kernelwright.agent.problems.forms_of_users.file_parts import CallSite, FileParts, Run, calls_in, statements_for
 from kernelwright.agent.problems.forms_of_users.plain_arguments import is_plain
 from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations
-from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by
+from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
+from kernelwright.tools.reference_integers import assigned_name, integer, one_name_each
 
 LOSS = re.compile(r"Loss$")
 """The loss that is computed of a model's output, where the file calls a model too."""
@@ -74,13 +75,19 @@ def innermost_call(value: ast.expr) -> ast.Call | None:
 
 
 def model_of(built: BuiltCallable, tree: ast.Module) -> list[str]:
-    """Returns `Model` and `get_init_inputs` for it. A class is inherited, so that its weights keep their names."""
+    """Returns `Model` and `get_init_inputs` for it.
+
+    A class is inherited, so that its weights keep their names. The module's integers among the constructor's arguments
+    become arguments of `Model`, which the judge may vary.
+    """
     build = innermost_call(built.value)
     forward, passed = _forward_of(built.call.node)
     if build is None or not CLASS.match(ast.unparse(build.func)):
         value = OffDevice().visit(copy.deepcopy(built.value))
         making = [*statements_for(built.before, names_loaded_by(value)), f"self.model = {ast.unparse(value)}"]
-        return [_class("torch.nn.Module", [], ["super().__init__()", *making], forward, f"self.model({passed})"), _NONE]
+        sizes = _sizes_in(making, tree)
+        body = ["super().__init__()", *making]
+        return [_class("torch.nn.Module", sizes, body, forward, f"self.model({passed})"), _inits(sizes)]
     words = preparations(built.run, build)
     base, call = ast.unparse(build.func), f"super().forward({passed})"
     build = OffDevice().visit(copy.deepcopy(build))
@@ -89,15 +96,28 @@ def model_of(built: BuiltCallable, tree: ast.Module) -> list[str]:
     making = statements_for(built.before, {n for value in values for n in names_loaded_by(value)})
     if starred or making or not all(is_plain(value, tree) for value in values):
         arguments = ", ".join([*map(ast.unparse, build.args), *map(ast.unparse, build.keywords)])
-        return [_class(base, [], [*making, f"super().__init__({arguments})", *words], forward, call), _NONE]
+        body = [*making, f"super().__init__({arguments})", *words]
+        sizes = _sizes_in(body[: len(making) + 1], tree)
+        return [_class(base, sizes, body, forward, call), _inits(sizes)]
     names = [f"argument_{place}" for place in range(len(build.args))]
     keywords = [str(k.arg) for k in build.keywords]
     arguments = ", ".join([*names, *(f"{k}={k}" for k in keywords)])
-    inits = f"def get_init_inputs():\n    return [{', '.join(map(ast.unparse, values))}]"
-    return [_class(base, [*names, *keywords], [f"super().__init__({arguments})", *words], forward, call), inits]
+    body = [f"super().__init__({arguments})", *words]
+    return [_class(base, [*names, *keywords], body, forward, call), _inits(list(map(ast.unparse, values)))]
 
 
-_NONE = "def get_init_inputs():\n    return []"
+def _inits(values: list[str]) -> str:
+    return f"def get_init_inputs():\n    return [{', '.join(values)}]"
+
+
+def _sizes_in(lines: list[str], tree: ast.Module) -> list[str]:
+    """Returns the integers of the module that statements read and do not assign."""
+    statements = ast.parse("\n".join(lines)).body
+    read = {name for statement in statements for name in names_loaded_by(statement)}
+    assigned = {name for statement in statements for name in names_stored_by(statement)}
+    integers = [name for node in one_name_each(copy.deepcopy(tree)).body
+                if (name := assigned_name(node)) and integer(getattr(node, "value", None)) is not None]  # fmt: skip
+    return [name for name in dict.fromkeys(integers) if name in read - assigned]
 
 
 def _class(base: str, parameters: list[str], body: list[str], forward: list[str], result: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -80,6 +81,12 @@ def top_statements(tree: ast.Module) -> Run:
 
 def _is_main(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+
+
+def indented_statements(run: str) -> Run:
+    """Returns statements that are no part of the file: as those of a block, nothing of them stays at the top."""
+    block = ast.parse(f"if True:\n{textwrap.indent(run, '    ')}").body[0]
+    return block.body if isinstance(block, ast.If) else []
 
 
 def calls_in(

@@ -25,11 +25,12 @@ from kernelwright.agent.problems.forms_of_users.built_callables import built_cal
 from kernelwright.agent.problems.forms_of_users.file_parts import (
     CallSite,
     FileParts,
+    indented_statements,
     parts_of,
     statements_for,
-    top_statements,
 )
 from kernelwright.agent.problems.forms_of_users.function_models import is_operator, model_of_function
+from kernelwright.agent.problems.forms_of_users.given_arguments import CALL_ARGUMENTS
 from kernelwright.agent.problems.forms_of_users.import_time_code import without_runs
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
 from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations, with_preparations
@@ -59,7 +60,7 @@ def complete_reference(source: str, entry: str = "", run: str = "") -> str:
         return normal_form(source)
     parts = parts_of(tree)
     if run:
-        parts.runs = [[*top_statements(tree), *ast.parse(run).body]]
+        parts.runs = [indented_statements(run)]
     text = _Completion(source, parts, names, entry).text()
     return normal_form(text) if text is not None and _parses(text) else source
 
@@ -206,13 +207,9 @@ def with_torch(text: str) -> str:
 
 
 def _function_of_call(name: str, call: ast.Call, before: list[ast.stmt]) -> str:
-    """Returns the text of a function that returns the arguments of a call: a list, or `[args, kwargs]`."""
+    """Returns the text of a function that returns the arguments of a call; the normal form makes a list of them."""
     call = OffDevice().visit(copy.deepcopy(call))
     values = [*call.args, *(k.value for k in call.keywords)]
     lines = statements_for(before, {n for value in values for n in names_loaded_by(value)})
-    args = f"[{', '.join(map(ast.unparse, call.args))}]"
-    named = ", ".join(
-        f"{k.arg!r}: {ast.unparse(k.value)}" if k.arg else f"**{ast.unparse(k.value)}" for k in call.keywords
-    )
-    lines.append(f"return [{args}, {{{named}}}]")
+    lines.append(f"return {ast.unparse(ast.Call(ast.Name(CALL_ARGUMENTS, ast.Load()), call.args, call.keywords))}")
     return f"def {name}():\n" + textwrap.indent("\n".join(lines), "    ")

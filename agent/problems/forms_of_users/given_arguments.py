@@ -14,6 +14,8 @@ from enum import StrEnum
 
 from kernelwright.agent.problems.forms_of_users.signatures import Signature
 
+CALL_ARGUMENTS = "call_arguments"
+"""A name that stands for a call in texts that are being completed: `return call_arguments(x, mask=m)`."""
 LIST_FUNCTIONS = frozenset({"list", "sorted"})
 
 
@@ -99,6 +101,8 @@ def read_arguments(
 
     signature: of the method that takes them; None where the text does not show it.
     """
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == CALL_ARGUMENTS:
+        return CallArguments(value.args, {str(k.arg): k.value for k in value.keywords})
     shape = shape_of(value, values)
     if shape is ArgumentForm.SINGLE:
         return CallArguments([value])
@@ -110,7 +114,9 @@ def read_arguments(
     if isinstance(value, ast.List | ast.Tuple) and _is_pair(value, values):
         return _of_pair(value, signature)
     if shape is ArgumentForm.TUPLE:
-        elements = value.elts if isinstance(value, ast.Tuple) else [ast.Starred(value, ast.Load())]
+        elements: list[ast.expr] = [ast.Starred(value, ast.Load())]
+        if isinstance(value, ast.Tuple):
+            elements = value.elts
         return CallArguments(elements)
     return ArgumentForm.LIST if shape is ArgumentForm.LIST else ArgumentForm.UNKNOWN
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 
 from kernelwright.agent.problems.tritonbench_cases import names_loaded_by, names_stored_by
 from kernelwright.tools.problem import parse
+
+SETTING = re.compile(r"torch\.(set_default|set_float32|backends\.)")
+"""Calls that set how torch computes: they are part of what the module answers."""
 
 
 def without_runs(source: str, built: set[str]) -> str:
@@ -17,7 +21,8 @@ def without_runs(source: str, built: set[str]) -> str:
     gone: list[ast.stmt] = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_run(n.name)]
     for statement in tree.body:
         guard = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
-        if guard or (isinstance(statement, ast.Expr | ast.With | ast.Assert) and makes_calls(statement)):
+        runs = isinstance(statement, ast.With | ast.Assert | ast.Delete) or _is_shown(statement)
+        if guard or runs:
             gone.append(statement)
         elif isinstance(statement, ast.Assign | ast.For | ast.If) and (
             (names_loaded_by(statement) | names_stored_by(statement)) & called
@@ -32,6 +37,13 @@ def without_runs(source: str, built: set[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _is_shown(statement: ast.stmt) -> bool:
+    """Tells whether a statement only shows a value or runs something. Docstrings and settings of torch stay."""
+    if not isinstance(statement, ast.Expr) or isinstance(statement.value, ast.Constant):
+        return False
+    return not SETTING.match(ast.unparse(statement.value))
+
+
 def _is_run(name: str) -> bool:
     return name.startswith("test") or name == "main"
 
@@ -43,26 +55,28 @@ def _unread(kept: list[ast.stmt]) -> list[ast.stmt]:
     gone: list[ast.stmt] = []
     while True:
         left = [s for s in kept if s not in gone]
-        read = Counter(n for s in left for n in _free_names(s))
+        read = Counter(n for s in left for n in free_names(s))
         found = [
             s
             for s in left
             if isinstance(s, ast.Assign | ast.AnnAssign) and makes_calls(s) and _names_only(s)
-            and not any(read[n] - (n in _free_names(s)) for n in names_stored_by(s))
+            and not any(read[n] - (n in free_names(s)) for n in names_stored_by(s))
         ]  # fmt: skip
         if not found:
             return gone
         gone += found
 
 
-def _free_names(node: ast.AST) -> set[str]:
-    """The names that a statement reads, those of a function's own left out."""
+def free_names(node: ast.AST) -> set[str]:
+    """Returns the names that a statement reads, without the parameters and local names of a function."""
     if isinstance(node, ast.ClassDef):
-        return {n for inner in [*node.body, *node.bases, *node.decorator_list] for n in _free_names(inner)}
+        return {n for inner in [*node.body, *node.bases, *node.decorator_list] for n in free_names(inner)}
     if not isinstance(node, ast.FunctionDef):
         return names_loaded_by(node)
-    own = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)} | names_stored_by(node)
-    defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d), *node.decorator_list]
+    own = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)} | names_stored_by(node)
+    arguments = ast.walk(node.args)
+    annotations = [a.annotation for a in arguments if isinstance(a, ast.arg) and a.annotation]
+    defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d), *node.decorator_list, *annotations]
     return (names_loaded_by(node) - own) | {n for d in defaults for n in names_loaded_by(d)}
 
 

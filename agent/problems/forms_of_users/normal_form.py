@@ -19,7 +19,12 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kernelwright.agent.problems.forms_of_users.given_arguments import ArgumentForm, CallArguments, read_arguments
+from kernelwright.agent.problems.forms_of_users.given_arguments import (
+    CALL_ARGUMENTS,
+    ArgumentForm,
+    CallArguments,
+    read_arguments,
+)
 from kernelwright.agent.problems.forms_of_users.plain_arguments import with_plain_arguments
 from kernelwright.agent.problems.forms_of_users.records import FieldsClass, records_of
 from kernelwright.agent.problems.forms_of_users.signatures import (
@@ -183,7 +188,7 @@ class _ReturnWriter:
         self, function: ast.FunctionDef, statement: ast.Return, alone: bool
     ) -> list[tuple[ast.expr | ast.stmt, str]]:
         """Returns the replacements in the text. alone: the function has no other return statement."""
-        value = statement.value or ast.Constant(value=None)
+        value = _without_double_star(statement.value or ast.Constant(value=None))
         edits: list[tuple[ast.expr | ast.stmt, str]] = []
         if alone and (assignment := self._assignment_of(function, value)) is not None:
             value = assignment.value
@@ -211,8 +216,9 @@ class _ReturnWriter:
         if len(uses) != 2:
             return None
         for statement in function.body:
-            is_assignment = isinstance(statement, ast.Assign) and statement.targets[0] in uses
-            if is_assignment and isinstance(statement.value, ast.Dict | ast.Tuple | ast.List):
+            if not isinstance(statement, ast.Assign) or statement.targets[0] not in uses:
+                continue
+            if isinstance(statement.value, ast.Dict | ast.Tuple | ast.List):
                 return statement
         return None
 
@@ -251,6 +257,17 @@ class _ReturnWriter:
             name = known[place] if place < len(known) else name
             names.append(name if name not in (*names, *call.named, "self") else f"argument_{place}")
         return [*names, *call.named]
+
+
+def _without_double_star(value: ast.expr) -> ast.expr:
+    """Returns `[args, kwargs]` for a call with `**kwargs`, whose names only a run tells; the value itself otherwise."""
+    if not isinstance(value, ast.Call) or ast.unparse(value.func) != CALL_ARGUMENTS:
+        return value
+    if all(keyword.arg for keyword in value.keywords):
+        return value
+    keys: list[ast.expr | None] = [ast.Constant(k.arg) if k.arg else None for k in value.keywords]
+    pair: list[ast.expr] = [ast.List(value.args, ast.Load()), ast.Dict(keys, [k.value for k in value.keywords])]
+    return ast.List(pair, ast.Load())
 
 
 def _without_generator(source: str, name: str) -> str:

@@ -1,0 +1,209 @@
+"""Writes the text of a problem for an entry point with its arguments, and completes it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernelwright.agent.problems.entry_points.installed_objects import (
+    InstalledObject,
+    find_home,
+    find_object,
+    signature_of_object,
+)
+from kernelwright.agent.problems.entry_points.option_values import Arguments, Sizes, read_init, read_inputs
+from kernelwright.agent.problems.forms_of_users.forms import complete_reference
+from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
+from kernelwright.agent.problems.forms_of_users.signatures import signature_of_method
+from kernelwright.tools.problem import ProblemError, parse
+
+EXAMPLE = "--input x=2x128x512:bf16"
+
+
+def reference_of_object(dotted: str, init: Sequence[str], inputs: Sequence[str]) -> str:
+    """Returns the reference for a class or a function of an installed package. Raises ProblemError."""
+    entry = find_object(dotted)
+    sizes = Sizes(taken={entry.name, "torch"})
+    built = read_init(list(init), sizes)
+    given = read_inputs(list(inputs), sizes)
+    return text_of_object(entry, dotted, built, given, sizes)
+
+
+def text_of_object(
+    entry: InstalledObject, dotted: str, init: Arguments, inputs: Arguments, sizes: Sizes, definitions: str = ""
+) -> str:
+    """Returns the completed text. Raises ProblemError where the arguments do not fit the object.
+
+    definitions: what the constructor's arguments name; "" looks for their names in the object's own package.
+    """
+    _check_arguments(entry, dotted, init, inputs)
+    imports = [entry.import_line]
+    if not definitions:
+        imports += ["import torch", *_imports_of(init, entry, dotted, sizes.values)]
+    head = "\n".join([f'"""{dotted}."""', "", *dict.fromkeys(imports), definitions, *sizes.lines, ""])
+    if not entry.is_class:
+        return _function_text(head, entry, init, inputs)
+    names = _names_of_inputs(inputs, signature_of_object(entry.value.forward), skip=1)
+    run = [f"{name} = {value}" for name, value in zip(names, inputs.args, strict=False)]
+    call = ", ".join([*names[: len(inputs.args)], *(f"{name}={text}" for name, text in inputs.named.items())])
+    run += [f"model = {entry.name}({init.text}){init.preparation or _conversion(inputs)}", f"model({call})"]
+    return complete_reference(head, entry.name, "\n".join(run))
+
+
+def reference_of_text(source: str, entry: str, init: Sequence[str], inputs: Sequence[str]) -> str:
+    """Returns the reference for a class, a function or a value of a file's text. Raises ProblemError."""
+    tree = parse(source)
+    defined = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    names = {*defined, *_assigned_names(tree)}
+    if entry and entry not in names:
+        raise ProblemError(f"it defines no {entry}: it has {', '.join(defined) or 'no class and no function'}")
+    if not init and not inputs:
+        return complete_reference(source, entry)
+    sizes = Sizes(taken=names)
+    built, given = read_init(list(init), sizes), read_inputs(list(inputs), sizes)
+    return completed_text(source, entry or _last_entry(tree), built, given, sizes)
+
+
+def completed_text(source: str, chosen: str, built: Arguments, given: Arguments, sizes: Sizes) -> str:
+    """Returns the reference for a class or function that a text defines. Raises ProblemError."""
+    tree = parse(source)
+    text = "\n".join([source.rstrip(), "", "", *sizes.lines]) + "\n"
+    definition = next((n for n in tree.body if getattr(n, "name", "") == chosen), None)
+    if isinstance(definition, ast.FunctionDef):
+        call = ", ".join(part for part in (given.text, built.text) if part)
+        return complete_reference(text, chosen, f"{chosen}({call})")
+    if isinstance(definition, ast.ClassDef):
+        _check_class(tree, definition, built, given)
+    run = [f"model = {chosen}({built.text}){built.preparation or _conversion(given)}"]
+    if given.args or given.named:
+        run.append(f"model({given.text})")
+    return complete_reference(text, chosen, "\n".join(run))
+
+
+def _assigned_names(tree: ast.Module) -> set[str]:
+    """Returns the names that statements at the top of a file bind."""
+    top = [n for n in tree.body if not isinstance(n, ast.ClassDef | ast.FunctionDef)]
+    names = {n.id for s in top for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    imports = [n for n in top if isinstance(n, ast.Import | ast.ImportFrom)]
+    return names | {(alias.asname or alias.name).partition(".")[0] for n in imports for alias in n.names}
+
+
+def _check_class(tree: ast.Module, cls: ast.ClassDef, init: Arguments, inputs: Arguments) -> None:
+    """Raises ProblemError where the constructor or forward of a class in the file does not take these arguments."""
+    for method, option, arguments in (("__init__", "--init", init), ("forward", "--input", inputs)):
+        signature = signature_of_method(tree, cls, method)
+        if signature is None or signature.accepts(len(arguments.args), list(arguments.named)):
+            continue
+        if not arguments.args and not arguments.named and method == "forward":
+            continue  # the file says them
+        parameters = ", ".join([*signature.positional, *signature.keyword_only]) or "nothing"
+        raise ProblemError(f"{method} of {cls.name} takes {parameters}: name each argument with {option}")
+
+
+def _conversion(inputs: Arguments) -> str:
+    """Returns the call that gives the weights the dtype of the inputs, where they share one that is not float32."""
+    dtypes = sorted(inputs.dtypes)
+    return f".to({dtypes[0]})" if len(dtypes) == 1 and dtypes != ["torch.float32"] else ""
+
+
+def _last_entry(tree: ast.Module) -> str:
+    """Returns the last class with a forward, else the last function. Raises ProblemError where there is neither."""
+    classes = [n.name for n in tree.body if isinstance(n, ast.ClassDef) and "def forward" in ast.unparse(n)]
+    functions = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
+    if not classes and not functions:
+        raise ProblemError("it defines no module and no function: name a class of it with FILE:CLASS")
+    return (classes or functions)[-1]
+
+
+def _names_of_inputs(inputs: Arguments, signature: inspect.Signature | None, skip: int) -> list[str]:
+    """Returns the parameters' names for positional inputs."""
+    known = [] if signature is None else [p for p in signature.parameters.values() if p.kind < p.VAR_POSITIONAL][skip:]
+    names = [p.name for p in known[: len(inputs.args)]]
+    if not names and len(inputs.args) == 1:
+        return ["x"]
+    return [*names, *(f"input_{place + 1}" for place in range(len(names), len(inputs.args)))]
+
+
+def _function_text(head: str, entry: InstalledObject, plain: Arguments, inputs: Arguments) -> str:
+    """Returns the text of a problem for a function: `--init` gives its plain arguments."""
+    names = _names_of_inputs(inputs, signature_of_object(entry.value), skip=0)
+    names = [name if name not in (entry.name, "torch", *inputs.named) else f"{name}_" for name in names]
+    passed = [*names, *plain.args, *(f"{name}={name}" for name in inputs.named)]
+    passed += [f"{name}={text}" for name, text in plain.named.items()]
+    parameters = ", ".join(["self", *names, *inputs.named])
+    values = ", ".join([*inputs.args, *inputs.named.values()])
+    return normal_form(
+        f"{head}\n\nclass Model(torch.nn.Module):\n    def forward({parameters}):\n"
+        f"        return {entry.name}({', '.join(passed)})\n\n\n"
+        f"def get_inputs():\n    return [{values}]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+
+
+def _imports_of(arguments: Arguments, entry: InstalledObject, dotted: str, sizes: Mapping[str, int]) -> list[str]:
+    """Returns import statements for the names in the constructor's arguments. Raises ProblemError for unknown ones."""
+    module = sys.modules[getattr(entry.value, "__module__", "") or entry.module]
+    imports: list[str] = []
+    for option in (arguments.args, arguments.named.values()):
+        for text in option:
+            for name in _names_in(text, sizes):
+                home = find_home(name, module)
+                if not home:
+                    raise ProblemError(f"--init {text}: {dotted} knows no {name}: quote it where it is a text")
+                imports.append(f"from {home} import {name}")
+    return imports
+
+
+def _names_in(text: str, sizes: Mapping[str, int]) -> list[str]:
+    """Returns the names that an expression calls or reads, sizes left out."""
+    tree = ast.parse(text, mode="eval")
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id not in ("torch", *sizes)]
+    return [n.id for n in names]
+
+
+def _check_arguments(entry: InstalledObject, dotted: str, init: Arguments, inputs: Arguments) -> None:
+    """Raises ProblemError, which names the arguments, where the object does not take these."""
+    if not inputs.args and not inputs.named:
+        takes = signature_of_object(entry.value.forward if entry.is_class else entry.value)
+        shown = "" if takes is None else f", it takes {_shown(takes, skip=int(entry.is_class))}"
+        raise ProblemError(f"{dotted} needs inputs{shown}: name each, such as {EXAMPLE}")
+    if not entry.is_class:
+        return
+    constructor = signature_of_object(entry.value)
+    if constructor is not None and not _binds(constructor, init):
+        parameters = _shown(constructor, skip=0) or "no arguments"
+        raise ProblemError(f"{dotted} is built with {parameters}: name them with --init{_hint(constructor)}")
+    forward = signature_of_object(entry.value.forward)
+    if forward is not None and not _binds(forward, Arguments(["self", *inputs.args], inputs.named)):
+        raise ProblemError(f"{dotted} takes {_shown(forward, skip=1)}: name each input, such as {EXAMPLE}")
+
+
+def _binds(signature: inspect.Signature, arguments: Arguments) -> bool:
+    try:
+        signature.bind(*arguments.args, **arguments.named)
+    except TypeError:
+        return False
+    return True
+
+
+def _shown(signature: inspect.Signature, skip: int) -> str:
+    """Returns the parameters without their annotations."""
+    parameters = list(signature.parameters.values())[skip:]
+    return ", ".join(str(p.replace(annotation=inspect.Parameter.empty)) for p in parameters)
+
+
+def _hint(signature: inspect.Signature) -> str:
+    """Returns an example for the first parameter that has to be given."""
+    for parameter in signature.parameters.values():
+        if parameter.default is parameter.empty and parameter.kind < parameter.VAR_POSITIONAL:
+            kind: Any = parameter.annotation
+            name = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
+            is_config = name.isidentifier() and name.endswith("Config")
+            return (
+                f", such as --init '{parameter.name}={name}(hidden_size=512)'"
+                if is_config
+                else (f", such as --init {parameter.name}=64")
+            )
+    return ""

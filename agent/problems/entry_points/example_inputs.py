@@ -1,0 +1,68 @@
+"""Example inputs of a live object, as expressions that draw tensors of their shapes, dtypes and ranges."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.agent.problems.entry_points.option_values import Arguments, Sizes
+from kernelwright.tools.problem import ProblemError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def read_examples(inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor, sizes: Sizes) -> Arguments:
+    """Returns the arguments of forward. Raises ProblemError for what no text can draw."""
+    import torch
+
+    if isinstance(inputs, torch.Tensor):
+        inputs = [inputs]
+    if isinstance(inputs, Mapping):
+        return Arguments([], {name: _expression(value, name, sizes) for name, value in inputs.items()})
+    names = [f"x{place or ''}" for place in range(len(inputs))]
+    return Arguments([_expression(value, name, sizes) for value, name in zip(inputs, names, strict=True)])
+
+
+def _expression(value: Any, name: str, sizes: Sizes) -> str:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return _draw(value, name, sizes)
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, Mapping):
+        entries = [f"{key!r}: {_expression(item, name + '_' + str(key), sizes)}" for key, item in value.items()]
+        return f"{{{', '.join(entries)}}}"
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        elements = [_expression(item, f"{name}_{place}", sizes) for place, item in enumerate(value)]
+        return f"[{', '.join(elements)}]" if isinstance(value, list) else f"({', '.join(elements)},)"
+    kind = "dataclass" if dataclasses.is_dataclass(value) else type(value).__name__
+    raise ProblemError(
+        f"the input {name} is a {kind}: give tensors, numbers, texts, and lists and dictionaries of them"
+    )
+
+
+def _draw(tensor: torch.Tensor, name: str, sizes: Sizes) -> str:
+    """Returns a draw like the tensor: floats that are never negative stay so, integers keep their range."""
+    import torch
+
+    extents = [sizes.named(f"{name}_{axis}", n) if n > 1 else str(n) for axis, n in enumerate(tensor.shape)]
+    shape = f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
+    dtype = str(tensor.dtype)
+    if tensor.dtype == torch.bool:
+        return f"torch.rand({shape}) > 0.5"
+    if not tensor.is_floating_point() and not tensor.is_complex():
+        low, high = (int(tensor.min()), int(tensor.max()) + 1) if tensor.numel() else (0, 1)
+        return f"torch.randint({low}, {high}, {shape}, dtype={dtype})"
+    converted = "" if tensor.dtype == torch.float32 else f".to({dtype})"
+    if tensor.is_complex():
+        return f"torch.randn({shape}, dtype={dtype})"
+    values = tensor.detach().float()
+    if values.numel() and bool((values >= 0).all()):
+        largest = float(values.max())
+        scale = "" if largest <= 1 else f" * {largest:.6g}"
+        draw = f"torch.rand({shape}){scale}"
+        return f"({draw}){converted}" if scale and converted else f"{draw}{converted}"
+    return f"torch.randn({shape}){converted}"

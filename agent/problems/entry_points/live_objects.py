@@ -1,0 +1,93 @@
+"""Problems of Python objects: a module, a class of modules or a function, with example inputs.
+
+    reference_of_value(Block(64), [torch.randn(4, 64)])
+
+The text holds the object's source with everything that it names, or imports it from an installed package.
+Weights are drawn by the constructor, as for every problem: a kernel is right for any weights of these shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.agent.problems.entry_points.entry_problems import completed_text, text_of_object
+from kernelwright.agent.problems.entry_points.example_inputs import read_examples
+from kernelwright.agent.problems.entry_points.installed_objects import InstalledObject
+from kernelwright.agent.problems.entry_points.object_sources import ObjectSources, is_installed
+from kernelwright.agent.problems.entry_points.option_values import Arguments, Sizes
+from kernelwright.agent.problems.entry_points.rebuilding import expression_of, recovered_arguments
+from kernelwright.tools.problem import ProblemError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def reference_of_value(
+    value: Any, inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor, init: Sequence[Any] | Mapping[str, Any] | None
+) -> str:
+    """Returns the completed reference of an object.
+
+    value: a module, a class of modules or a function. inputs: example inputs, positional or by name. init: arguments of
+    the constructor; None reads them from the module's attributes. Raises ProblemError, which says what to do instead.
+    """
+    import torch
+
+    value = _unwrapped(value)
+    sources = ObjectSources()
+    built = Arguments()
+    if isinstance(value, torch.nn.Module):
+        arguments = recovered_arguments(value) if init is None else _call_of(init)
+        built = _expressions(arguments, sources)
+        built.preparation = _preparation(value)
+        kind: Any = type(value)
+    else:
+        built = _expressions(_call_of(init or ()), sources)
+        kind = value
+    name = getattr(kind, "__name__", "")
+    if not name or not callable(kind):
+        raise ProblemError(f"{type(value).__name__} is no problem: give a module, a class of modules or a function")
+    sizes = Sizes(taken={name, *sources.names})
+    given = read_examples(inputs, sizes)
+    if is_installed(kind):
+        entry = InstalledObject(sources.home_of(kind), kind.__qualname__ if isinstance(kind, type) else name, kind)
+        return text_of_object(entry, f"{entry.module}:{entry.name}", built, given, sizes, sources.text())
+    sources.add(kind)
+    return completed_text(sources.text(), name, built, given, sizes)
+
+
+def _unwrapped(value: Any) -> Any:
+    """Returns the module inside of `torch.compile` or a wrapper for several devices."""
+    import torch
+
+    while isinstance(value, torch.nn.Module):
+        inner = getattr(value, "_orig_mod", None)
+        if isinstance(value, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
+            inner = value.module
+        if inner is None:
+            return value
+        value = inner
+    if isinstance(value, functools.partial):
+        raise ProblemError("a functools.partial is no problem: write a function that calls it, and give that")
+    return inspect.unwrap(value) if callable(value) and not isinstance(value, type) else value
+
+
+def _call_of(init: Sequence[Any] | Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    return ([], dict(init)) if isinstance(init, Mapping) else (list(init), {})
+
+
+def _expressions(call: tuple[list[Any], dict[str, Any]], sources: ObjectSources) -> Arguments:
+    args, named = call
+    return Arguments(
+        [expression_of(value, sources) for value in args],
+        {name: expression_of(value, sources) for name, value in named.items()},
+    )
+
+
+def _preparation(module: torch.nn.Module) -> str:
+    """Returns the calls that bring a new module to this one's dtype and mode."""
+    dtypes = {str(p.dtype) for p in module.parameters() if p.is_floating_point()}
+    conversion = f".to({dtypes.pop()})" if len(dtypes) == 1 and dtypes != {"torch.float32"} else ""
+    return conversion + ("" if module.training else ".eval()")

@@ -1,0 +1,44 @@
+"""A notebook's code cells as one Python text: without magics, shell commands and help requests."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from kernelwright.tools.problem import ProblemError, parse
+
+OTHER_LANGUAGES = re.compile(r"%%(?!time|timeit|capture|prun|memit)\w+")
+"""Magics of a whole cell that is no Python: `%%bash`, `%%html`, `%%writefile`."""
+NO_PYTHON = re.compile(r"\s*([%!]|\?\w|[\w.]+\?{1,2}\s*$)")
+"""Lines that IPython reads and Python does not."""
+
+
+def notebook_text(content: str) -> str:
+    """Returns the code of a notebook's file. Raises ProblemError where it is none, or holds no code.
+
+    A cell that is no Python is left out, as a notebook goes on after an error in a cell.
+    """
+    try:
+        cells = json.loads(content)["cells"]
+        sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError):
+        raise ProblemError("it is no notebook of version 4: save it anew, or export it as a .py file") from None
+    texts = ["".join(source) if isinstance(source, list) else str(source) for source in sources]
+    code = [text for text in map(_python_of, texts) if text.strip() and _is_python(text)]
+    if not code:
+        raise ProblemError("the notebook has no code cell: write the module and a call of it in one")
+    return "\n\n".join(code) + "\n"
+
+
+def _python_of(cell: str) -> str:
+    if OTHER_LANGUAGES.match(cell.lstrip()):
+        return ""
+    return "\n".join("" if NO_PYTHON.match(line) else line for line in cell.splitlines())
+
+
+def _is_python(text: str) -> bool:
+    try:
+        parse(text)
+    except ProblemError:
+        return False
+    return True

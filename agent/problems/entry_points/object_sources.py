@@ -1,0 +1,169 @@
+"""The source of live objects with everything that it names, as one text."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import inspect
+import linecache
+import sys
+import sysconfig
+import types
+from pathlib import Path
+from typing import Any
+
+from kernelwright.agent.problems.forms_of_users.import_time_code import free_names
+from kernelwright.agent.problems.tritonbench_cases import names_stored_by
+from kernelwright.tools.problem import ProblemError
+
+ADVICE = "write it into a file, and give FILE.py:NAME"
+
+
+def is_installed(value: Any) -> bool:
+    """Tells whether a class or function belongs to an installed package, or to Python itself."""
+    module = sys.modules.get(str(getattr(value, "__module__", "") or "torch"))
+    if module is None or module.__name__ == "__main__":
+        return False
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return True
+    return any(Path(file).is_relative_to(root) for root in _roots())
+
+
+@functools.cache
+def _roots() -> tuple[Path, ...]:
+    import torch
+
+    names = ("purelib", "platlib", "stdlib", "platstdlib")
+    return (*(Path(sysconfig.get_path(name)) for name in names), Path(torch.__file__).parents[1])
+
+
+class ObjectSources:
+    """Collects definitions, dependencies first."""
+
+    def __init__(self) -> None:
+        self._imports: dict[str, str] = {"torch": "import torch"}
+        self._definitions: dict[str, str] = {}
+        self._waiting: set[str] = set()
+
+    @property
+    def names(self) -> set[str]:
+        """Returns the names that the text binds."""
+        return {*self._imports, *self._definitions}
+
+    def text(self) -> str:
+        """Returns the text of all definitions."""
+        return "\n".join(self._imports.values()) + "\n\n\n" + "\n\n\n".join(self._definitions.values()) + "\n"
+
+    def add(self, value: Any, name: str = "") -> str:
+        """Adds a class or function under its name, and returns the name. Raises ProblemError without a source."""
+        name = name or value.__name__
+        if name in self.names or name in self._waiting:
+            return name
+        if is_installed(value):
+            attribute = value.__qualname__ if isinstance(value, type) else value.__name__
+            alias = "" if attribute == name else f" as {name}"
+            self._imports[name] = f"from {self.home_of(value)} import {attribute}{alias}"
+            return name
+        if value.__name__ == "<lambda>":
+            raise ProblemError("a lambda has no name: write it as a function with def")
+        self._add_definition(value.__name__, _file_of(value), _globals_of(value))
+        return name
+
+    @staticmethod
+    def home_of(value: Any) -> str:
+        """Returns the module from which a class or function of a package can be imported. Raises ProblemError."""
+        name = value.__qualname__ if isinstance(value, type) else value.__name__
+        for home in (getattr(value, "__module__", None), "torch", "torch.nn.functional"):
+            owner: Any = sys.modules.get(home or "")
+            for part in name.split("."):
+                owner = getattr(owner, part, None)
+            if owner is not None:
+                return str(home)
+        raise ProblemError(f"{name} cannot be imported by its name: {ADVICE}")
+
+    def _add_definition(self, name: str, file: str, names: dict[str, Any]) -> None:
+        """Adds the statement of a file or cell that binds a name, after those that it needs."""
+        text = "".join(linecache.getlines(file))
+        statement = _statement(text, name)
+        if statement is None:
+            raise ProblemError(f"the source of {name} is not in {file}: {ADVICE}")
+        self._waiting.add(name)
+        for needed in sorted(_free_names(statement)):
+            if needed not in self.names and needed not in self._waiting and needed in names:
+                self._add_value(needed, names[needed], file, names)
+        self._definitions[name] = _segment(text, statement)
+
+    def _add_value(self, name: str, value: Any, file: str, names: dict[str, Any]) -> None:
+        import torch
+
+        if isinstance(value, types.ModuleType):
+            if not (value.__name__ == "__main__" or _is_module_installed(value)):
+                raise ProblemError(f"{name} is a module of your own: import its functions by name, or {ADVICE}")
+            self._imports[name] = f"import {value.__name__} as {name}" if value.__name__ != name else f"import {name}"
+        elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) and hasattr(value, "__name__"):
+            self.add(value, name)
+        elif value is None or isinstance(value, bool | int | float | str | torch.dtype):
+            self._definitions[name] = f"{name} = {value!r}"
+        elif isinstance(value, torch.Tensor | torch.nn.Module):
+            raise ProblemError(f"the source reads {name}, a {type(value).__name__}: give it as an input, or {ADVICE}")
+        else:
+            self._add_definition(name, file, names)
+
+
+def _is_module_installed(module: types.ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is None or any(Path(file).is_relative_to(root) for root in _roots())
+
+
+def _code_of(value: Any) -> types.CodeType | None:
+    """Returns the code of a function, or of any method that a class writes itself."""
+    if isinstance(value, types.FunctionType):
+        return inspect.unwrap(value).__code__
+    for member in vars(value).values() if isinstance(value, type) else ():
+        function = inspect.unwrap(member) if callable(member) else getattr(member, "__func__", None)
+        if not isinstance(function, types.FunctionType) or function.__module__ != value.__module__:
+            continue
+        if not function.__code__.co_filename.startswith("<string>"):  # a dataclass writes methods too
+            return function.__code__
+    return None
+
+
+def _file_of(value: Any) -> str:
+    """Returns the file or notebook cell with the source. Raises ProblemError where there is none."""
+    code = _code_of(value)
+    module = sys.modules.get(value.__module__)
+    files = [code.co_filename] if code is not None else [str(getattr(module, "__file__", None) or "")]
+    for file in [*files, *reversed(list(linecache.cache))]:
+        if _statement("".join(linecache.getlines(file)), value.__name__) is not None:
+            return file
+    raise ProblemError(f"the source of {value.__name__} cannot be read: {ADVICE}")
+
+
+def _globals_of(value: Any) -> dict[str, Any]:
+    if isinstance(value, types.FunctionType):
+        return inspect.unwrap(value).__globals__
+    return vars(sys.modules[value.__module__])
+
+
+def _statement(text: str, name: str) -> ast.stmt | None:
+    """Returns the last statement at the top of a text that binds a name."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return None
+    found = [node for node in tree.body if name in names_stored_by(node) and not isinstance(node, ast.If | ast.For)]
+    exact = [node for node in found if getattr(node, "name", name) == name]
+    return exact[-1] if exact else None
+
+
+def _free_names(statement: ast.stmt) -> set[str]:
+    """Returns the names that a statement reads which it, and Python, do not define."""
+    return {name for name in free_names(statement) if not hasattr(builtins, name)} - {getattr(statement, "name", "")}
+
+
+def _segment(text: str, statement: ast.stmt) -> str:
+    """Returns the lines of a statement with its decorators."""
+    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
+    return "\n".join(text.splitlines()[first - 1 : statement.end_lineno])

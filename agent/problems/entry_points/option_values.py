@@ -1,0 +1,218 @@
+"""The values of `--init` and `--input`, as expressions of Python.
+
+    --init 64   --init rate=0.5   --init 'config=LlamaConfig(hidden_size=512)'   --init 'config=LlamaConfig(@FILE.json)'
+    --input 4x64   --input x=2x128x512:bf16   --input 'ids=2x128:int64<1000'   --input 'xs=[4x8,4x8]'   --input gain=0.7
+
+Nothing is evaluated here: only literals, dtypes of torch and calls of names are let through.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernelwright.tools.problem import ProblemError
+
+DTYPES = {
+    "float32": "float32", "f32": "float32", "fp32": "float32", "float": "float32",
+    "float64": "float64", "f64": "float64", "fp64": "float64", "double": "float64",
+    "float16": "float16", "f16": "float16", "fp16": "float16", "half": "float16",
+    "bfloat16": "bfloat16", "bf16": "bfloat16", "complex64": "complex64",
+    "int64": "int64", "i64": "int64", "long": "int64", "int32": "int32", "i32": "int32", "int": "int32",
+    "int16": "int16", "i16": "int16", "int8": "int8", "i8": "int8", "uint8": "uint8", "u8": "uint8", "bool": "bool",
+    "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
+}  # fmt: skip
+"""Names of dtypes on the command line, and torch's names."""
+NAMED = re.compile(r"([A-Za-z_]\w*)=(?!=)(.*)", re.DOTALL)
+TENSOR = re.compile(r"(\d+(?:x\d+)*|\(\))(?::(\w+))?(?:<(\d+))?")
+JSON_FILE = re.compile(r"@([^\s,()\[\]{}'\"]+)")
+DEFAULT_HIGH = 10
+"""Integers are drawn from 0 to under this number where no range is named."""
+PLAIN_NODES = (
+    ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.unaryop, ast.expr_context, ast.Call, ast.keyword,
+    ast.Name, ast.Attribute,
+)  # fmt: skip
+
+
+@dataclass
+class Arguments:
+    """Arguments of a call as expressions, with the sizes that stand in them as names of the module."""
+
+    args: list[str] = field(default_factory=list)
+    named: dict[str, str] = field(default_factory=dict)
+    dtypes: set[str] = field(default_factory=set)
+    """The floating dtypes of the tensors among them."""
+    preparation: str = ""
+    """Calls that follow the constructor's: `.to(torch.float16).eval()`."""
+
+    def add(self, name: str, text: str, option: str) -> None:
+        """Adds one argument. Raises ProblemError where a positional one follows a named one, or a name comes twice."""
+        if name and name in self.named:
+            raise ProblemError(f"{option} names {name} twice: name each argument once")
+        if not name and self.named:
+            raise ProblemError(f"{option} {text}: arguments without a name come before those with one")
+        if name:
+            self.named[name] = text
+        else:
+            self.args.append(text)
+
+    @property
+    def text(self) -> str:
+        """Returns the arguments as they stand in a call."""
+        return ", ".join([*self.args, *(f"{name}={text}" for name, text in self.named.items())])
+
+
+class Sizes:
+    """Integers that are written as names of the module: the judge varies those."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = set(taken)
+        self.values: dict[str, int] = {}
+        self._of_init: dict[int, str] = {}
+
+    def named(self, wanted: str, value: int, *, of_init: bool = False) -> str:
+        """Returns the name of a size: of an equal one of the constructor's, else a new one like `wanted`."""
+        if not of_init and value in self._of_init:
+            return self._of_init[value]
+        name = wanted
+        while name in self._taken or self.values.get(name, value) != value:
+            name += "_"
+        self.values[name] = value
+        if of_init and value > 8:  # smaller ones are heads, groups and layers, and equal by chance
+            self._of_init.setdefault(value, name)
+        return name
+
+    @property
+    def lines(self) -> list[str]:
+        """Returns the assignments."""
+        return [f"{name} = {value}" for name, value in self.values.items()]
+
+
+def read_init(options: list[str], sizes: Sizes) -> Arguments:
+    """Reads the values of `--init`. Raises ProblemError."""
+    arguments = Arguments()
+    for place, option in enumerate(options):
+        name, text = _split(option)
+        value = _expression(f"--init {option}", text)
+        if not name and isinstance(value, ast.Dict) and text.strip().startswith("@"):
+            for key, entry in zip(value.keys, value.values, strict=True):
+                arguments.add(str(ast.literal_eval(key or ast.Constant(""))), ast.unparse(entry), "--init")
+            continue
+        arguments.add(name, ast.unparse(_with_names(value, name or f"init_{place}", sizes)), "--init")
+    return arguments
+
+
+def read_inputs(options: list[str], sizes: Sizes) -> Arguments:
+    """Reads the values of `--input`. Raises ProblemError."""
+    arguments = Arguments()
+    for place, option in enumerate(options):
+        name, text = _split(option)
+        value = _input(option, text.strip(), name or f"x{place or ''}", sizes)
+        arguments.add(name, value, "--input")
+        arguments.dtypes |= _floating_dtypes(value)
+    return arguments
+
+
+def _floating_dtypes(value: str) -> set[str]:
+    """Returns the floating dtypes of the tensors that an expression draws."""
+    draws = [n for n in ast.walk(ast.parse(value)) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.randn"]
+    return {ast.unparse(draw.keywords[0].value) if draw.keywords else "torch.float32" for draw in draws}
+
+
+def _split(option: str) -> tuple[str, str]:
+    match = NAMED.fullmatch(option.strip())
+    return (match[1], match[2]) if match else ("", option)
+
+
+# ---------------------------------------------------------------- values
+def _expression(option: str, text: str) -> ast.expr:
+    """Reads one value. Raises ProblemError for anything but literals, names and calls."""
+    text = JSON_FILE.sub(lambda match: _json_text(option, match, text), text.strip())
+    try:
+        value = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        if re.fullmatch(r"[\w./:+-]+", text):  # an unquoted word, as shells give it
+            return ast.Constant(text)
+        raise ProblemError(
+            f"{option} is no value: write a number, 'text', a list, Config(width=64) or @FILE.json"
+        ) from None
+    if isinstance(value, ast.Name):
+        return ast.Constant(value.id)
+    nodes = [node for node in ast.walk(value) if not isinstance(node, PLAIN_NODES)]
+    if nodes:
+        part = ast.unparse(nodes[0]) if isinstance(nodes[0], ast.expr) else text
+        raise ProblemError(
+            f"{option}: {part!r} is neither a literal nor a call: write the value out, or put it in a file"
+        )
+    return value
+
+
+def _json_text(option: str, match: re.Match[str], text: str) -> str:
+    """Returns the content of a JSON file as a literal; as named arguments where it stands inside of a call."""
+    path = Path(match[1]).expanduser()
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ProblemError(f"{option}: {path} cannot be read: {error.strerror or error}") from None
+    except ValueError:
+        raise ProblemError(f'{option}: {path} is no JSON: write an object such as {{"hidden_size": 512}}') from None
+    before = text[: match.start()].rstrip()
+    is_argument = before.endswith(("(", ",")) and isinstance(value, dict)
+    return ", ".join(f"{key}={entry!r}" for key, entry in value.items()) if is_argument else repr(value)
+
+
+def _with_names(value: ast.expr, name: str, sizes: Sizes) -> ast.expr:
+    """Returns the value with its integers as names of the module, after the arguments that they are."""
+    if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 1:
+        return ast.Name(sizes.named(name, value.value, of_init=True), ast.Load())
+    if isinstance(value, ast.Call):
+        value.args = [_with_names(argument, f"{name}_{place}", sizes) for place, argument in enumerate(value.args)]
+        for keyword in value.keywords:
+            keyword.value = _with_names(keyword.value, keyword.arg or name, sizes)
+    return value
+
+
+# ---------------------------------------------------------------- inputs
+def _input(option: str, text: str, name: str, sizes: Sizes) -> str:
+    """Returns the expression of one input."""
+    if match := TENSOR.fullmatch(text):
+        return _tensor(option, match, name, sizes)
+    if text.startswith("[") and text.endswith("]") and re.search(r"\dx\d|:", text):
+        elements = re.split(r"\s*,\s*", text[1:-1].strip())
+        return f"[{', '.join(_input(option, e, f'{name}_{place}', sizes) for place, e in enumerate(elements) if e)}]"
+    if re.fullmatch(r"int\(-?\d+\)", text):
+        return text[4:-1]
+    value = _expression(f"--input {option}", text)
+    is_word = isinstance(value, ast.Constant) and value.value == text
+    if is_word or any(isinstance(node, ast.Call | ast.Name) for node in ast.walk(value)):
+        raise ProblemError(
+            f"--input {option} is no input: write NAME=SHAPE:DTYPE, such as x=2x128x512:bf16, or a number such as 0.5"
+        )
+    return ast.unparse(value)
+
+
+def _tensor(option: str, match: re.Match[str], name: str, sizes: Sizes) -> str:
+    """Returns the call that draws a tensor."""
+    shape, alias, high = match[1], match[2] or "float32", match[3]
+    if alias not in DTYPES:
+        raise ProblemError(
+            f"--input {option}: there is no dtype {alias}: choose {', '.join(dict.fromkeys(DTYPES.values()))}"
+        )
+    dtype = DTYPES[alias]
+    extents = [] if shape == "()" else [int(extent) for extent in shape.split("x")]
+    names = [
+        sizes.named(f"{name}_{axis}", extent) if extent > 1 else str(extent) for axis, extent in enumerate(extents)
+    ]
+    written = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+    if dtype == "bool":
+        return f"torch.rand({written}) > 0.5"
+    if dtype.startswith(("int", "uint")):
+        return f"torch.randint(0, {high or DEFAULT_HIGH}, {written}, dtype=torch.{dtype})"
+    if high:
+        raise ProblemError(f"--input {option}: <{high} is a range of integers: name an integer dtype, or leave it out")
+    if dtype.startswith("float8"):
+        return f"torch.randn({written}).to(torch.{dtype})"
+    return f"torch.randn({written}{'' if dtype == 'float32' else f', dtype=torch.{dtype}'})"

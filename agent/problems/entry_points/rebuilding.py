@@ -1,0 +1,166 @@
+"""The call that builds a live module: its constructor's arguments are read from attributes of their names.
+
+    nn.Conv2d(8, 16, 3, padding=1)  ->  Conv2d(in_channels=8, out_channels=16, kernel_size=(3, 3), ...)
+
+The arguments are tried: a module built with them must have the same parameters and buffers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.tools.problem import ProblemError
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelwright.agent.problems.entry_points.object_sources import ObjectSources
+
+Call = tuple[list[Any], dict[str, Any]]
+ADVICE = "give the constructor's arguments too, as init={'width': 64}"
+MAX_TRIALS = 300
+"""Modules that are built, without data, to find the constructor's arguments."""
+PLACES = frozenset({"device", "dtype"})
+"""Parameters of torch's layers that say where and in which type weights are made: the judge says so."""
+
+
+def recovered_arguments(module: torch.nn.Module) -> Call:
+    """Returns the positional and named arguments that build such a module. Raises ProblemError where none do."""
+    import torch
+
+    if type(module) is torch.nn.Sequential:
+        children = dict(module.named_children())
+        numbered = list(children) == [str(place) for place in range(len(children))]
+        return (list(children.values()), {}) if numbered else ([_Ordered(children)], {})
+    if type(module) is torch.nn.ModuleList:
+        return [list(module)], {}
+    named, unknown = _kept_arguments(module)
+    for choice in _choices(module, unknown):
+        if _builds_alike(module, {**named, **choice}):
+            return [], {**named, **choice}
+    missing = [p.name for p in unknown if p.default is p.empty]
+    reason = f"{', '.join(missing)} is no attribute" if missing else "another one has other weights"
+    raise ProblemError(f"how this {type(module).__name__} was built cannot be read ({reason}): {ADVICE}")
+
+
+def _kept_arguments(module: torch.nn.Module) -> tuple[dict[str, Any], list[inspect.Parameter]]:
+    """Returns the arguments that the module keeps under their names, defaults left out, and the other parameters."""
+    named: dict[str, Any] = {}
+    unknown: list[inspect.Parameter] = []
+    for parameter in inspect.signature(type(module)).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.name in PLACES:
+            continue
+        is_kept, value = _attribute(module, parameter)
+        if not is_kept:
+            unknown.append(parameter)
+        elif parameter.default is parameter.empty or not _is_equal(value, parameter.default):
+            named[parameter.name] = value
+    return named, unknown
+
+
+def _choices(module: torch.nn.Module, unknown: list[inspect.Parameter]) -> Iterator[dict[str, int]]:
+    """Yields values for parameters that are not kept: sizes of the weights, and integers that submodules keep.
+
+    First for those that have no default, then also for integers that have one.
+    """
+    required = [p.name for p in unknown if p.default is p.empty]
+    optional = [p.name for p in unknown if type(p.default) is int]
+    numbers = {n for shape in _weights(module).values() for n in shape}
+    numbers |= {v for child in module.modules() for v in vars(child).values() if type(v) is int}
+    ordered = sorted(numbers, reverse=True)
+    choices = (
+        dict(zip(names, values, strict=True))
+        for names in ([required, [*required, *optional]] if optional else [required])
+        for values in itertools.product(ordered, repeat=len(names))
+    )
+    return itertools.islice(choices, MAX_TRIALS)
+
+
+class _Ordered(dict[str, Any]):
+    """Children of a Sequential by their names."""
+
+
+def _attribute(module: torch.nn.Module, parameter: inspect.Parameter) -> tuple[bool, Any]:
+    """Returns whether the module keeps a parameter, and its value; a weight stands for True, as in `bias=True`."""
+    import torch
+
+    for name in (parameter.name, f"_{parameter.name}"):
+        if hasattr(module, name):
+            value = getattr(module, name)
+            if isinstance(parameter.default, bool) and not isinstance(value, bool):
+                return (True, value is not None) if value is None or isinstance(value, torch.Tensor) else (False, None)
+            return not isinstance(value, torch.Tensor), value
+    return False, None
+
+
+def _is_equal(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
+
+
+def _builds_alike(module: torch.nn.Module, named: dict[str, Any]) -> bool:
+    """Tells whether a module that is built so has this one's weights and plain attributes."""
+    import torch
+
+    try:
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            other = type(module)(**named)
+    except Exception:
+        return False
+    return _weights(other) == _weights(module) and _plain_attributes(other) == _plain_attributes(module)
+
+
+def _plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
+    """Returns the numbers and texts that the module and its children keep, by their places."""
+    return {
+        f"{name}.{key}": value
+        for name, child in module.named_modules()
+        for key, value in vars(child).items()
+        if isinstance(value, bool | int | float | str) and key != "training" and not key.startswith("_")
+    }
+
+
+def _weights(module: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    return {name: tuple(tensor.shape) for name, tensor in tensors}
+
+
+def expression_of(value: Any, sources: ObjectSources) -> str:
+    """Returns an expression that gives the value, and adds what it names. Raises ProblemError where there is none."""
+    import torch
+
+    if value is None or isinstance(value, bool | int | float | str | torch.dtype):
+        return repr(value)
+    if isinstance(value, _Ordered):
+        sources.add(__import__("collections").OrderedDict)
+        entries = [f"({name!r}, {expression_of(child, sources)})" for name, child in value.items()]
+        return f"OrderedDict([{', '.join(entries)}])"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k!r}: {expression_of(v, sources)}' for k, v in value.items())}}}"
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return f"({''.join(f'{expression_of(item, sources)}, ' for item in value)})"
+    if isinstance(value, list):
+        return f"[{', '.join(expression_of(item, sources) for item in value)}]"
+    if isinstance(value, torch.nn.Module):
+        args, named = recovered_arguments(value)
+        return _call(type(value), args, named, sources)
+    if isinstance(value, type) or inspect.isroutine(value):
+        return sources.add(value)
+    if dataclasses.is_dataclass(value) and not hasattr(value, "to_diff_dict"):
+        return _call(
+            type(value), [], {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}, sources
+        )
+    if hasattr(value, "to_diff_dict"):  # a configuration of transformers
+        known = set(inspect.signature(type(value)).parameters)
+        return _call(type(value), [], {k: v for k, v in value.to_diff_dict().items() if k in known}, sources)
+    raise ProblemError(f"a {type(value).__name__} among the constructor's arguments cannot be written out: {ADVICE}")
+
+
+def _call(kind: type, args: list[Any], named: dict[str, Any], sources: ObjectSources) -> str:
+    name = sources.add(kind)
+    texts = [expression_of(value, sources) for value in args]
+    texts += [f"{key}={expression_of(value, sources)}" for key, value in named.items()]
+    return f"{name}({', '.join(texts)})"
