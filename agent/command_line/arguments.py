@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,25 +18,6 @@ if TYPE_CHECKING:
     from kernelwright.agent.loop.search import SearchKind
     from kernelwright.agent.loop.stopping import Goal
 
-ENTRY_PANEL = "Arguments of the module"
-Init = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--init",
-        metavar="[NAME=]VALUE",
-        help="An argument of the constructor: width=64, config=Config(hidden_size=512), config=@FILE.json. Repeatable.",
-        rich_help_panel=ENTRY_PANEL,
-    ),
-]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        metavar="[NAME=]SHAPE[:DTYPE]",
-        help="An argument of forward: x=2x128x512:bf16, ids=2x128:int64<1000, mask=128:bool, gain=0.5. Repeatable.",
-        rich_help_panel=ENTRY_PANEL,
-    ),
-]
 MAX_CANDIDATE_BYTES = 2 * 2**20
 """Bytes of a candidate's file."""
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernelwright.agent.command_line.arguments import Init, Inputs
 from kernelwright.agent.command_line.judges import Server, judge_at_server
 from kernelwright.agent.command_line.options import Quiet, Targets
+from kernelwright.agent.command_line.problems import Init, Inputs
 
 if TYPE_CHECKING:
     from kernelwright.agent.viewing.verdicts.trace import CandidateTrace

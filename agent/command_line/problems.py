@@ -1,4 +1,4 @@
-"""`agent problems`."""
+"""`agent problems`, and the options with which every command names the arguments of a module."""
 
 from __future__ import annotations
 
@@ -14,6 +14,25 @@ if TYPE_CHECKING:
     from kernelwright.tools.manifests.manifest import Manifest
     from kernelwright.tools.problem import Problem
 
+ENTRY_PANEL = "Arguments of the module"
+Init = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--init",
+        metavar="[NAME=]VALUE",
+        help="An argument of the constructor: width=64, config=Config(hidden_size=512), config=@FILE.json. Repeatable.",
+        rich_help_panel=ENTRY_PANEL,
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="[NAME=]SHAPE[:DTYPE]",
+        help="An argument of forward: x=2x128x512:bf16, ids=2x128:int64<1000, mask=128:bool, gain=0.5. Repeatable.",
+        rich_help_panel=ENTRY_PANEL,
+    ),
+]
 Query = Annotated[
     str | None,
     typer.Argument(help="Words to look for; without them the whole catalogue is listed.", show_default=False),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernelwright.agent.command_line.arguments import Init, Inputs
 from kernelwright.agent.command_line.options import (
     MINUTES_UNSOLVED,
     OUTPUT_PANEL,
@@ -27,6 +26,7 @@ from kernelwright.agent.command_line.options import (
     expand_groups,
     settings_of,
 )
+from kernelwright.agent.command_line.problems import Init, Inputs
 
 if TYPE_CHECKING:
     from kernelwright.agent.loop.settings import Settings
