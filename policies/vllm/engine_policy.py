@@ -134,6 +134,7 @@ class VLLMPolicy:
     def _start(self) -> None:
         # Standard output is the program's own; the engine's processes take this from the environment and nowhere else.
         os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
         # Beside a training this process has threads and perhaps a CUDA context, and neither survives a fork.
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
         try:
@@ -162,7 +163,13 @@ class VLLMPolicy:
         """
         exact = {"dtype": "float32", "enable_chunked_prefill": False} if on_device("auto") == "cpu" else {}
         lora = {"enable_lora": True, "max_lora_rank": MAX_LORA_RANK}
-        return {**exact, **lora, "worker_extension_cls": EXTENSION_CLASS, **self._engine_args}
+        return {
+            **exact,
+            **lora,
+            "use_tqdm_on_load": False,
+            "worker_extension_cls": EXTENSION_CLASS,
+            **self._engine_args,
+        }
 
     def _prompt(self, request: Request) -> list[int]:
         ids = prompt_ids(self._tokenizer, request, self._path)

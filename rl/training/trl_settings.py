@@ -82,12 +82,14 @@ def decided_fields(kind: Any) -> frozenset[str]:
     return DECIDED_FIELDS | unused
 
 
-def refuse_decided(given: Mapping[str, Any], decided: Collection[str]) -> None:
-    """Raises InputError for a field that the command decides, with the option to use instead where there is one."""
+def refuse_decided(
+    given: Mapping[str, Any], decided: Collection[str], options: Mapping[str, str] = FIELD_OPTIONS
+) -> None:
+    """Raises InputError for a field that the command decides, with the option to use instead if there is one."""
     for name, value in given.items():
         if name not in decided:
             continue
-        option = FIELD_OPTIONS.get(name)
+        option = options.get(name)
         remedy = f"use {option} instead" if option else "this command decides that field itself, so leave it out"
         raise InputError(f"--set {name}={value}: {remedy}")
 

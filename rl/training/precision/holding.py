@@ -44,7 +44,7 @@ class HeldWeights(NamedTuple):
     """Says how the weights are held."""
 
 
-def hold_weights(model: Any, device: str, asked: Precision) -> HeldWeights:
+def hold_weights(model: Any, device: str, requested: Precision) -> HeldWeights:
     """Moves a model with fp32 weights from the CPU to its device. Raises InputError where it does not fit."""
     import torch
 
@@ -52,7 +52,7 @@ def hold_weights(model: Any, device: str, asked: Precision) -> HeldWeights:
     try:
         if weights_are_spread():
             return _spread(model, size, device)
-        precision = choose_precision(size, asked, free_memory(device))
+        precision = choose_precision(size, requested, free_memory(device))
         if precision is Precision.FP32:
             text = f"weights fp32: {size * FP32_BYTES / GIGABYTE:.1f} GB with gradients and optimizer"
             return HeldWeights(model.to(device), None, text)
@@ -66,13 +66,13 @@ def hold_weights(model: Any, device: str, asked: Precision) -> HeldWeights:
         raise InputError(f"{size:,} parameters do not fit on {device}: use --lora, or a smaller base") from error
 
 
-def choose_precision(size: int, asked: Precision, memory: Memory) -> Precision:
+def choose_precision(size: int, requested: Precision, memory: Memory) -> Precision:
     """Returns fp32 where `size` parameters fit the device like that, and otherwise bf16 with masters.
 
-    Raises InputError where neither fits. What is asked for is not weighed.
+    Raises InputError where neither fits. A requested precision is taken as it is.
     """
-    if asked is not Precision.AUTO:
-        return asked
+    if requested is not Precision.AUTO:
+        return requested
     if memory.device is None or size * FP32_BYTES <= DEVICE_SHARE * memory.device:
         return Precision.FP32
     # The fp32 weights are in host memory already: they become the masters.

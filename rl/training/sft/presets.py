@@ -117,6 +117,9 @@ DECIDED_FIELDS = (
 )
 """Fields of SFTConfig that `rl sft` decides itself: by an option, or because its rows are tokenized already."""
 
+BUCKETED_OPTIONS = {"per_device_train_batch_size": "--batch-tokens"}
+"""Options in the place of fields of SFTConfig for presets whose batches are ours."""
+
 
 def sft_config(preset: Preset, given: Mapping[str, Any], **fixed: Any) -> Any:
     """Returns SFTConfig of the preset with the user's settings over it. `fixed`: defaults and decided fields.

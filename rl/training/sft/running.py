@@ -34,8 +34,9 @@ from kernelwright.rl.training.sft.card import write_readme
 from kernelwright.rl.training.sft.drawn_rows import encoded_drawn_rows
 from kernelwright.rl.training.sft.encoding import EncodedCorpus, encode_rows, gather_encoded_rows
 from kernelwright.rl.training.sft.options import FineTuningResult, SftOptions, WrittenWeights
-from kernelwright.rl.training.sft.presets import PRESETS, Preset, sft_config
+from kernelwright.rl.training.sft.presets import BUCKETED_OPTIONS, PRESETS, Preset, sft_config
 from kernelwright.rl.training.tokenizing import save_tokenizer, train_tokenizer, training_texts
+from kernelwright.rl.training.trl_settings import refuse_decided
 from kernelwright.tools.report import InfrastructureError
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningR
     preset = PRESETS[options.preset]
     check_examples(options.data)
     check_base(options.base, options.adapter, preset)
+    if preset.bucketed:
+        refuse_decided(options.settings, BUCKETED_OPTIONS, BUCKETED_OPTIONS)
     refuse_several_gpus(options.device, "sft")
     resumes = _prepare(options)
     corpus = as_corpus(options.data, options.work / "rows", say)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +26,8 @@ from tests.rl.novice import save_novice, write_problems  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 KEY = "sk-loopback"
+CONTEXT = 32_768
+"""Positions of the model: it tokenizes by bytes, and prompts in sentences, for a model that is not known, are long."""
 
 
 class Served(NamedTuple):
@@ -38,6 +41,9 @@ class Served(NamedTuple):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder, port = tmp_path_factory.mktemp("served"), free_port()
     model = save_novice(folder / "novice", head_dim=32)
+    config = json.loads((model / "config.json").read_text())
+    config["max_position_embeddings"] = CONTEXT
+    (model / "config.json").write_text(json.dumps(config))
     options = (
         f"--model {model} --served-model-name novice --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager "
         f"--logprobs-mode=processed_logprobs --api-key={KEY}"
@@ -62,9 +68,13 @@ def hidden(served: Served) -> Iterator[Served]:
         def forward(self, body: bytes | None) -> None:
             headers = {"content-type": "application/json", "authorization": self.headers.get("authorization", "")}
             request = urllib.request.Request(url.removesuffix("/v1") + self.path, body, headers)
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
+            try:
+                answer = urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request)
+            except urllib.error.HTTPError as error:
+                answer = error
+            with answer:
                 sent = answer.read().replace(b'"owned_by":"vllm"', b'"owned_by":"library"')
-            self.send_response(200)
+            self.send_response(answer.status)
             self.send_header("content-length", str(len(sent)))
             self.end_headers()
             self.wfile.write(sent)
@@ -84,14 +94,14 @@ def run(folder: Path, program: str, *words: object) -> str:
     command = [sys.executable, "-m", f"kernelwright.{program}", *map(str, words)]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600)
     print(program, *words, done.stdout, done.stderr[-2000:], sep="\n")
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode in (0, 1 if words[0] == "solve" else 0), done.stderr[-2000:]
     return done.stdout
 
 
 def solve_and_batch(server: Served, folder: Path) -> dict[str, Any]:
     """Solves one problem, runs a batch of all of them, and returns what `rl stats` counts."""
-    on_cpu = ("--policy", server.policy, "--device", "cpu", "--db", folder / "runs.db")
-    run(folder, "agent", "solve", server.problems / "double.py", "--draft", "policy", "--turns", 12, *on_cpu)
+    on_cpu = ("--policy", server.policy, "--reply-tokens", 200, "--device", "cpu", "--db", folder / "runs.db")
+    run(folder, "agent", "solve", server.problems / "double.py", "--draft", "policy", "--turns", 6, *on_cpu)
     batch = ("--samples", 4, "--turns", 2, "--temperature", 1.3)
     run(folder, "agent", "batch", server.problems, *batch, *on_cpu)
     print(run(folder, "rl", "stats", "--db", folder / "runs.db"))

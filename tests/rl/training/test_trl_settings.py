@@ -12,7 +12,7 @@ from kernelwright.errors import InputError  # noqa: E402
 from kernelwright.policies.base import Sampling  # noqa: E402
 from kernelwright.rl.cli import build  # noqa: E402
 from kernelwright.rl.training.grpo.config import checked_settings, decided_grpo_fields, grpo_config  # noqa: E402
-from kernelwright.rl.training.sft.presets import PRESETS, PresetName, sft_config  # noqa: E402
+from kernelwright.rl.training.sft.presets import BUCKETED_OPTIONS, PRESETS, PresetName, sft_config  # noqa: E402
 from kernelwright.rl.training.trl_settings import FIELD_OPTIONS, decided_fields, refuse_decided  # noqa: E402
 
 GRPO_FIELDS = {field.name for field in fields(trl.GRPOConfig)}
@@ -70,3 +70,8 @@ def test_a_seed_of_rl_sft_is_given_by_its_option():
 
 def test_nothing_is_refused_without_a_reason():
     refuse_decided({"learning_rate": 1.0}, FIELD_OPTIONS)
+
+
+def test_the_batch_of_a_preset_with_our_batches_is_given_in_tokens():
+    with pytest.raises(InputError, match="--set per_device_train_batch_size=8: use --batch-tokens instead"):
+        refuse_decided({"per_device_train_batch_size": 8}, BUCKETED_OPTIONS, BUCKETED_OPTIONS)

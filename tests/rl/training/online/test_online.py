@@ -24,6 +24,7 @@ from kernelwright.rl.training.online.training import train_online  # noqa: E402
 from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
 from kernelwright.rl.training.subject import load_weights, open_subject  # noqa: E402
 from kernelwright.store.database import Store  # noqa: E402
+from kernelwright.store.records import CandidateFilter  # noqa: E402
 from tests.rl.novice import KERNEL, OPERATIONS, problem  # noqa: E402
 from tests.rl.training.online.online_options import options  # noqa: E402
 
@@ -101,6 +102,15 @@ def trained_online(novice, problems, tmp_path_factory):
         watch=lambda step, of, figures: lines.append(figures),
     )
     return trained, lines, folder
+
+
+@pytest.mark.slow
+def test_a_temperature_is_that_of_the_sampling_and_of_the_loss(novice, problems, tmp_path):
+    lines, asked = [], options(novice, problems, tmp_path / "warm", max_steps=1, turns=1, temperature=1.6)
+    train_online(asked, watch=lambda step, of, figures: lines.append(figures))
+    assert lines[0]["drift/largest_log_ratio"] < 1e-3, "the loss divides by the temperature that was sampled at"
+    with Store.open(asked.db, readonly=True) as store:
+        assert {turn.sampling.temperature for turn in store.samples(CandidateFilter())} == {1.6}
 
 
 @pytest.mark.slow

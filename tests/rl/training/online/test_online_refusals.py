@@ -82,6 +82,9 @@ def test_what_rl_loop_asks_of_its_rollouts_is_what_rl_train_asks(tmp_path, monke
     words = ["loop", "--out", str(tmp_path / "loop"), "--own-work", "share:0.8", "--lag", "2"]
     assert CliRunner().invoke(build(), words).exit_code == 0
     assert (asked[0].own_work, asked[0].lag) == ("share:0.8", 2)
+    assert asked[0].temperature == 1.0
+    assert CliRunner().invoke(build(), [*words, "--temperature", "1.6"]).exit_code == 0
+    assert asked.pop().temperature == 1.6
     wrong = CliRunner().invoke(build(), [*words, "--own-work", "maybe"])
     assert isinstance(wrong.exception, InputError)
     assert len(asked) == 1

@@ -157,3 +157,19 @@ def test_a_training_in_bf16_whose_time_is_up_goes_on_with_its_masters(log, tiny,
     train_from_log(LogOptions(**once), show=lambda plan: None)
     resumed, whole = (load_file(tmp_path / name / "model.safetensors") for name in ("out", "once"))
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_weights_are_bf16_there_and_the_masters_move_in_host_memory(log, tiny, tmp_path):
+    held = hold_weights(torch.nn.Linear(2000, 2000), "cuda:0", Precision.BF16)
+    assert {(weight.device.type, weight.dtype) for weight in held.model.parameters()} == {("cuda", torch.bfloat16)}
+    assert {(master.device.type, master.dtype) for master in (held.masters or {}).values()} == {("cpu", torch.float32)}
+    options = LogOptions(
+        db=str(log), policy=f"transformers:{tiny}", output=tmp_path / "out", method=Method.GRPO, max_steps=6,
+        settings={"learning_rate": RATE, "warmup_steps": 0, "per_device_train_batch_size": 8},
+        precision=Precision.BF16, device="cuda:0", force=True,
+    )  # fmt: skip
+    train_from_log(options, show=lambda plan: None)
+    before, after = load_file(tiny / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    changes = torch.cat([(after[name].float() - before[name].float()).flatten() for name in after])
+    assert 0.2 * 6 * RATE < changes.abs().mean().item() <= 6 * RATE
