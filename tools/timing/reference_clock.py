@@ -41,8 +41,9 @@ def time_in_turns(clocks: Sequence[ReferenceClock], method: TimingMethod | None 
         most.append(clock.calls_in_budget(first))
     while any(_needs_more(taken, calls) for taken, calls in zip(samples, most, strict=True)):
         for clock, taken, calls in zip(clocks, samples, most, strict=True):
-            with _opened(clock, method):
-                taken += clock.block(min(BLOCK_CALLS, calls - len(taken)))
+            if len(taken) < calls:
+                with _opened(clock, method):
+                    taken += clock.block(min(BLOCK_CALLS, calls - len(taken)))
     for clock, taken in zip(clocks, samples, strict=True):
         clock.set_record(taken)
 

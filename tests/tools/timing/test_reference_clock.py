@@ -88,3 +88,24 @@ def test_a_reference_that_fails_while_it_is_timed_leaves_its_state_too(without_g
         clock.open(TimingMethod.QUEUED)
     assert torch.equal(model.running_mean, torch.zeros(4))
     assert model.num_batches_tracked == 0
+
+
+def test_a_slow_reference_in_turns_with_a_fast_one_is_timed_no_more_than_its_budget(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    order: list[tuple[str, int]] = []
+
+    class Timed(ReferenceClock):
+        def __init__(self, name: str, ms: float) -> None:
+            super().__init__(lambda: None, [[]])
+            self.name, self.ms, self.method = name, ms, TimingMethod.QUEUED
+
+        def block(self, calls: int) -> list[float]:
+            assert calls > 0
+            order.append((self.name, calls))
+            return [self.ms * (1 + 0.1 * (i % 3)) for i in range(calls)]
+
+    slow, fast = Timed("slow", 30.0), Timed("fast", 0.01)
+    reference_clock.time_in_turns([slow, fast])
+    assert (slow.record.calls, fast.record.calls) == (reference_clock.MIN_CALLS, reference_clock.MAX_CALLS)
+    assert order[:6] == [("slow", 2), ("slow", 3), ("fast", 2), ("fast", 3), ("slow", 5), ("fast", 8)]
+    assert {name for name, _ in order[6:]} == {"fast"}
