@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kernelwright.agent.solve.kernel_file import HEADER_MARK, check_path, verification_line, wrap_comments
+from kernelwright.agent.contracts.guarded import guarded_kernel
+from kernelwright.agent.solve.kernel_file import HEADER_MARK, check_path, verdict_lines, wrap_comments
 from kernelwright.agent.viewing.report.files import write_text
 from kernelwright.agent.viewing.report.samples import Sample
 from kernelwright.errors import InputError
 from kernelwright.store.database import Store
 from kernelwright.store.records import Turn
+from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import clean_text
 
 
@@ -26,23 +28,30 @@ def kernel_files(store: Store, samples: Sequence[Sample]) -> Iterator[tuple[str,
 
 
 def kernel_text(store: Store, candidate_id: int) -> str:
-    """Returns a judged candidate's source under a comment that says where it comes from."""
+    """Returns a judged candidate's source under comments that say where it comes from and what its contract is.
+
+    A guard at its end enforces the contract. It is not judged: no kernel is run for an export.
+    """
     turn = store.turn(candidate_id)
     assert turn.source is not None
     assert turn.report is not None
-    environment = turn.report.environment
+    kernel = guarded_kernel(_problem_of(store, turn), turn.source, turn.report)
     header = [
         f"{HEADER_MARK}, {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(turn.created))} UTC.",
         f"# problem    {turn.problem} ({turn.problem_hash[:16]})",
         f"# policy     {turn.completion.policy if turn.completion else ''}",
         f"# origin     {turn.completion.origin if turn.completion else ''}",
         f"# candidate  {candidate_id}, turn {turn.turn + 1}, {turn.action}, of trajectory "
-        f"{turn.trajectory_id} in "
-        f"{store.where}",
-        f"# verified   {verification_line(turn.report)}",
-        f"# judged by  evaluator {environment.evaluator}, torch {environment.torch}, triton {environment.triton}",
+        f"{turn.trajectory_id} in {store.where}",
+        *verdict_lines(turn.report),
     ]
-    return wrap_comments([clean_text(line, 300) for line in header]) + "\n" + turn.source.strip() + "\n"
+    comments = wrap_comments([*(clean_text(line, 300) for line in header), *kernel.lines])
+    return comments + "\n" + kernel.text.strip() + "\n"
+
+
+def _problem_of(store: Store, turn: Turn) -> Problem:
+    row = store.problem(turn.trajectory_id)
+    return Problem(name=turn.problem, source=row.source)
 
 
 def default_name(turn: Turn) -> str:

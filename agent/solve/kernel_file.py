@@ -1,4 +1,4 @@
-"""The best kernel as a file: its provenance in the header, and how far it was verified."""
+"""The best kernel as a file: its provenance and its contract in the header, and how far it was verified."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernelwright.agent.contracts.guarded import GuardedKernel
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.output_files import refuse_unwritable_file
@@ -32,9 +33,10 @@ def check_path(path: Path) -> Path:
     return path
 
 
-def write_kernel(path: Path, problem: Problem, best: Attempt, settings: Settings, where: str, version: str) -> None:
+def write_kernel(
+    path: Path, problem: Problem, best: Attempt, settings: Settings, where: str, version: str, kernel: GuardedKernel
+) -> None:
     """Writes the kernel under another name and renames it, so that there is never half of it."""
-    assert best.source is not None
     assert best.report is not None
     header = [
         f"{HEADER_MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",
@@ -42,14 +44,21 @@ def write_kernel(path: Path, problem: Problem, best: Attempt, settings: Settings
         f"# policy     {_line(settings.policy)}",
         f"# origin     {best.origin}",
         f"# candidate  {best.candidate_id}, turn {best.turn + 1}, {best.action} ({best.hash[:16]}), in {_line(where)}",
-        f"# verified   {_line(verification_line(best.report))}",
-        f"# judged by  evaluator {best.report.environment.evaluator}, torch "
-        f"{best.report.environment.torch}, triton "
-        f"{best.report.environment.triton}",
+        *verdict_lines(best.report),
+        *kernel.lines,
     ]
     beside = path.with_name(f".{path.name}.part")
-    beside.write_text(wrap_comments(header) + "\n" + best.source.strip() + "\n", encoding="utf-8")
+    beside.write_text(wrap_comments(header) + "\n" + kernel.text.strip() + "\n", encoding="utf-8")
     beside.replace(path)
+
+
+def verdict_lines(report: Report) -> list[str]:
+    """Returns comments that say what was verified, and by which judge."""
+    environment = report.environment
+    return [
+        f"# verified   {_line(verification_line(report))}",
+        f"# judged by  evaluator {environment.evaluator}, torch {environment.torch}, triton {environment.triton}",
+    ]
 
 
 def verification_line(report: Report) -> str:
@@ -80,11 +89,13 @@ def _speed(report: Report) -> str:
 
 def wrap_comments(header: Sequence[str]) -> str:
     """Comments in lines of at most 120 columns; what does not fit in one goes on under its value."""
-    lines = (
-        textwrap.wrap(entry, 120, subsequent_indent="#            ", break_long_words=False, break_on_hyphens=False)
-        for entry in header
-    )
-    return "".join(f"{line}\n" for entry in lines for line in entry)
+    return "".join(f"{line}\n" for entry in header for line in _wrapped(entry))
+
+
+def _wrapped(entry: str) -> list[str]:
+    kind = re.match(r"# (?:contract   \S+ +|.{11})", entry)
+    indent = "#".ljust(kind.end() if kind else 13)
+    return textwrap.wrap(entry, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _line(text: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from kernelwright.agent.contracts.guarded import GuardedKernel, guarded_kernel
 from kernelwright.agent.databases import open_store, verdict_cache_folder
 from kernelwright.agent.errors import Exit
 from kernelwright.agent.interrupts import defer_interrupts
@@ -23,6 +25,9 @@ from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 from kernelwright.tools.timing.card_estimates import CardEstimate
+
+if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Evaluator, Options
 
 
 class Solved(Value):
@@ -120,13 +125,36 @@ def solve_problem(
                 tuner = TuneTurn(evaluator, settings, store, verdict_cache_folder(db)) if settings.tune else None
                 run = Run(store, trajectory, problem, asked, RunJudge(evaluator, options), settings, watch, tuner=tuner)
                 run.run()
+                kernel = _guarded_best(run, evaluator, options, say)
             except BaseException as error:
                 if trajectory is not None:
                     pause_owned(store, trajectory.id, error)
                 raise
-        if run.best is not None:
-            write_kernel(output, problem, run.best, settings, store.where, own)
+        if run.best is not None and kernel is not None:
+            write_kernel(output, problem, run.best, settings, store.where, own, kernel)
         return _solved(run, output, resumed, drafter.refused)
+
+
+def _guarded_best(
+    run: Run, evaluator: Evaluator, options: Options, say: Callable[[str], None]
+) -> GuardedKernel | None:
+    """Returns the best kernel with its contract; None where none is correct.
+
+    The judge sees it once more, with the seed of its own verdict: what differs is the guard alone. Its speed is not
+    measured again. A run that was interrupted ends at once, and the guard is not judged.
+    """
+    best = run.best
+    if best is None or best.source is None or best.report is None:
+        return None
+    stage = best.report.correctness or best.report.interpreted
+    repeated = options.with_(seed=stage.seed if stage else None, profile=False, torch_compile=False)
+
+    def judge(text: str) -> Report:
+        say("judging the kernel with its contract")
+        return evaluator.evaluate(run.problem, text, repeated)
+
+    interrupted = run.stop_reason is StopReason.INTERRUPTED
+    return guarded_kernel(run.problem, best.source, best.report, None if interrupted else judge)
 
 
 def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:

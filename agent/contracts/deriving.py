@@ -1,0 +1,276 @@
+"""Derives the contract of a kernel from the sizes at which a verdict found it right, and from its reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kernelwright.agent.contracts.contract import (
+    AnyContract,
+    Argument,
+    INT32_ELEMENTS,
+    Contract,
+    FixedContract,
+    ItemsContract,
+    OpenContract,
+    Output,
+    SizeContract,
+    TensorContract,
+    Weight,
+)
+from kernelwright.agent.contracts.reference_facts import Parameter, ReferenceFacts, facts_of, literal
+from kernelwright.agent.contracts.size_names import Row, SizeNames
+from kernelwright.tools.problem import Problem, ProblemError, module_integers
+from kernelwright.tools.references.input_spec import InputSpec, input_spec
+from kernelwright.tools.report import CorrectnessResult, Report, SizeOutcome
+
+MAX_BYTES_TO_RUN = 1 << 26
+"""Bytes of inputs and weights up to which a reference is run on the CPU to learn its facts."""
+
+Leaves = tuple[Any, ...]
+"""What stands at one place of the arguments, at each size: descriptions of tools/wire.py."""
+
+
+def contract_of(problem: Problem, report: Report) -> Contract:
+    """Returns what a correct report has shown of a kernel. Raises ProblemError where the reference fails."""
+    specs = judged_specs(problem, report)
+    facts = facts_of(problem, _small_sizes(problem, specs))
+    inputs = [tuple(spec.inputs[k] for spec in specs) for k in range(len(specs[0].inputs))]
+    input_names = [parameter.name for parameter in facts.forward[: len(inputs)]]
+    input_names += [f"argument_{k}" for k in range(len(input_names), len(inputs))]
+    positional, named = _constructor_leaves(specs)
+    constructor_names = [parameter.name for parameter in facts.constructor[: len(positional)]]
+    constructor_names += [f"argument_{k}" for k in range(len(constructor_names), len(positional))]
+    places = [*zip(constructor_names, positional, strict=True), *named.items(), *zip(input_names, inputs, strict=True)]
+    names = SizeNames([row for name, leaves in places for row in _rows(name, leaves)], _problem_sizes(problem, specs))
+    return Contract(
+        inputs=(
+            *_passed(input_names, inputs, facts.forward, names, facts.written),
+            *_defaults(facts.forward[len(inputs) :], set(input_names)),
+        ),
+        constructor=(
+            *_passed(constructor_names, positional, facts.constructor, names, ()),
+            *_named(named, names),
+            *_defaults(facts.constructor[len(positional) :], {*constructor_names, *named}),
+        ),
+        outputs=_outputs(specs, facts, names),
+        weights=_weights(specs, names),
+        run_sizes={name: _run_values(row, specs) for name, row in names.rows.items()},
+        own_sizes={name: row[-1] for name, row in names.rows.items()},
+        relations=names.relations(),
+        mode=facts.mode,
+        max_elements=max(INT32_ELEMENTS, *(_largest(spec) for spec in specs)),
+    )
+
+
+def judged_sizes(report: Report) -> list[dict[str, int]]:
+    """The sizes at which a kernel was run and found right, each once, as replacements of a problem's integers."""
+    sizes: list[dict[str, int]] = []
+    for stage in (report.correctness, report.interpreted):
+        if stage is not None and stage.passed:
+            sizes += [size for size in _sizes_of(stage) if size not in sizes]
+    return sizes
+
+
+def _sizes_of(stage: CorrectnessResult) -> list[dict[str, int]]:
+    return [t.sizes for t in stage.tried if t.outcome is SizeOutcome.RIGHT] or [stage.sizes]
+
+
+def judged_specs(problem: Problem, report: Report) -> list[InputSpec]:
+    """Descriptions of the inputs at each judged size, and at the problem's own, for which the kernel was compiled.
+
+    Sizes at which arguments are nested otherwise than at the first one are left out: what is alike is compared.
+    """
+    specs: list[InputSpec] = []
+    for sizes in [*judged_sizes(report), {}]:
+        try:
+            spec = input_spec(problem, sizes)
+        except ProblemError:
+            if not sizes and not specs:
+                raise
+            continue
+        if not specs or _form([spec.init, spec.inputs]) == _form([specs[0].init, specs[0].inputs]):
+            specs.append(spec)
+    return specs
+
+
+def _form(tree: Any) -> Any:
+    """The nesting of a description, with the number of dimensions and the type of each tensor."""
+    if isinstance(tree, list):
+        return [_form(item) for item in tree]
+    if isinstance(tree, dict) and "tensor" in tree:
+        return len(tree["tensor"]["shape"]), tree["tensor"]["dtype"]
+    if isinstance(tree, dict):
+        return {key: _form(item) for key, item in tree.items()}
+    return type(tree).__name__
+
+
+def _small_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, int]:
+    """The sizes at which the reference costs least: of those that were judged, or such as the interpreter takes."""
+    smallest = min(specs, key=lambda spec: spec.bytes)
+    if smallest.bytes <= MAX_BYTES_TO_RUN:
+        return smallest.sizes
+    from kernelwright.tools.sizing.small_sizes import shrink
+
+    return shrink(problem).sizes
+
+
+def _problem_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, Row]:
+    """The integers that a problem names, at each size."""
+    tables = [module_integers(problem.with_sizes(spec.sizes).source) for spec in specs]
+    return {name: tuple(table[name] for table in tables) for name in tables[0] if all(name in t for t in tables)}
+
+
+def _constructor_leaves(specs: Sequence[InputSpec]) -> tuple[list[Leaves], dict[str, Leaves]]:
+    positional = [tuple(spec.init[0][k] for spec in specs) for k in range(len(specs[0].init[0]))]
+    named = {key: tuple(spec.init[1]["dict"][key] for spec in specs) for key in specs[0].init[1]["dict"]}
+    return positional, named
+
+
+def _rows(name: str, leaves: Leaves) -> Iterator[tuple[str, Row]]:
+    """Yields each extent and each whole number of an argument with its name."""
+    first = leaves[0]
+    if isinstance(first, dict) and "tensor" in first:
+        for place in range(len(first["tensor"]["shape"])):
+            yield f"{name}_dim{place}", tuple(leaf["tensor"]["shape"][place] for leaf in leaves)
+    elif isinstance(first, int) and not isinstance(first, bool):
+        yield name, leaves
+    else:
+        for key, items in _items(leaves):
+            yield from _rows(f"{name}_{key}", items)
+
+
+def _items(leaves: Leaves) -> Iterator[tuple[str, Leaves]]:
+    """Yields the entries of a list, tuple or dictionary with their keys; nothing for a plain value."""
+    bodies = [_body(leaf) for leaf in leaves]
+    first = bodies[0]
+    keys: Sequence[Any] = list(first) if isinstance(first, dict) else range(len(first)) if first is not None else ()
+    for key in keys:
+        yield str(key), tuple(body[key] for body in bodies)
+
+
+def _body(leaf: Any) -> Any:
+    if isinstance(leaf, list):
+        return leaf
+    return leaf.get("tuple", leaf.get("dict")) if isinstance(leaf, dict) else None
+
+
+def _passed(
+    names: Sequence[str], places: Sequence[Leaves], parameters: Sequence[Parameter], sizes: SizeNames,
+    written: Sequence[str],
+) -> Iterator[Argument]:  # fmt: skip
+    """The arguments that are passed in order."""
+    defaults = {parameter.name: parameter.default for parameter in parameters}
+    for place, (name, leaves) in enumerate(zip(names, places, strict=True)):
+        contract = _contract(leaves, sizes, str(place), written)
+        yield Argument(name=name, contract=contract, default=defaults.get(name))
+
+
+def _named(named: Mapping[str, Leaves], sizes: SizeNames) -> Iterator[Argument]:
+    for name, leaves in named.items():
+        yield Argument(name=name, contract=_contract(leaves, sizes, name, ()), keyword=True)
+
+
+def _defaults(parameters: Sequence[Parameter], taken: set[str]) -> Iterator[Argument]:
+    for parameter in parameters:
+        if parameter.default is not None and parameter.name not in taken:
+            contract = FixedContract(literal=parameter.default)
+            yield Argument(name=parameter.name, contract=contract, default=parameter.default, passed=False)
+
+
+def _contract(leaves: Leaves, sizes: SizeNames, place: str, written: Sequence[str]) -> AnyContract:
+    first = leaves[0]
+    if isinstance(first, dict) and "tensor" in first:
+        return _tensor_contract(leaves, sizes, place in written)
+    if isinstance(first, int) and not isinstance(first, bool):
+        named = sizes.name(leaves)
+        return SizeContract(size=named) if isinstance(named, str) else FixedContract(literal=repr(named))
+    if _body(first) is not None:
+        entries = list(_items(leaves))
+        items = tuple(_contract(part, sizes, f"{place}[{key}]", written) for key, part in entries)
+        kind = "list" if isinstance(first, list) else next(iter(first))
+        return ItemsContract(kind=kind, keys=tuple(key for key, _ in entries) if kind == "dict" else (), items=items)
+    return _plain_contract(leaves)
+
+
+def _plain_contract(leaves: Leaves) -> AnyContract:
+    first = leaves[0]
+    if any(leaf != first for leaf in leaves):
+        return OpenContract(shown=f"any {type(first).__name__}")
+    if not isinstance(first, dict):
+        return FixedContract(literal=literal(first) or repr(first))
+    (tag, text), *_ = first.items()
+    match tag:
+        case "dtype":
+            return FixedContract(literal=f"torch.{text}")
+        case "float":
+            return FixedContract(literal=f"float({text!r})")
+    return OpenContract(shown=f"any {tag}")
+
+
+def _tensor_contract(leaves: Leaves, sizes: SizeNames, written: bool) -> TensorContract:
+    shapes = [tuple(leaf["tensor"]["shape"]) for leaf in leaves]
+    strides = [tuple(leaf["tensor"]["stride"]) for leaf in leaves]
+    rows = list(zip(*shapes, strict=True))
+    order = _order(shapes, strides)
+    layouts = dict.fromkeys(zip(shapes, strides, strict=True)) if order is None else ()
+    return TensorContract(
+        dtype=leaves[0]["tensor"]["dtype"],
+        shape=tuple(map(sizes.name, rows)),
+        order=tuple(range(len(rows))) if order is None else order,
+        layouts=tuple(layouts),
+        written=written,
+    )
+
+
+def _order(shapes: Sequence[Row], strides: Sequence[Row]) -> tuple[int, ...] | None:
+    """Returns the order in which the dimensions lie at every size; None for tensors with gaps or overlaps."""
+    usual = tuple(range(len(strides[0])))
+    by_stride = sorted(usual, key=lambda k: strides[0][k], reverse=True)
+    for order in (usual, tuple(by_stride)):
+        if all(_is_dense(shape, stride, order) for shape, stride in zip(shapes, strides, strict=True)):
+            return order
+    return None
+
+
+def _is_dense(shape: Row, strides: Row, order: Sequence[int]) -> bool:
+    step = 1
+    for place in reversed(order):
+        if shape[place] != 1 and strides[place] != step:
+            return False
+        step *= shape[place]
+    return True
+
+
+def _outputs(specs: Sequence[InputSpec], facts: ReferenceFacts, sizes: SizeNames) -> tuple[Output, ...]:
+    outputs = []
+    for place, first in enumerate(specs[0].outputs):
+        others = [spec.outputs[place] for spec in specs if place < len(spec.outputs)]
+        same = all(len(other.shape) == len(first.shape) for other in others)
+        rows = list(zip(*(other.shape for other in others), strict=True)) if same and len(others) == len(specs) else []
+        contiguous = facts.contiguous[place] if place < len(facts.contiguous) else True
+        outputs.append(Output(dtype=first.dtype, shape=tuple(map(sizes.describe, rows)), contiguous=contiguous))
+    return tuple(outputs)
+
+
+def _weights(specs: Sequence[InputSpec], sizes: SizeNames) -> tuple[Weight, ...]:
+    tables = [{weight.name: weight.shape for weight in spec.weights} for spec in specs]
+    weights = []
+    for weight in specs[0].weights:
+        shapes = [table.get(weight.name, ()) for table in tables]
+        same = all(len(shape) == len(weight.shape) for shape in shapes)
+        rows = list(zip(*shapes, strict=True)) if same else []
+        weights.append(Weight(name=weight.name, dtype=weight.dtype, shape=tuple(map(sizes.describe, rows))))
+    return tuple(weights)
+
+
+def _run_values(row: Row, specs: Sequence[InputSpec]) -> tuple[int, ...]:
+    """The values at sizes that were run: the last one is the problem's own, which may have been compiled only."""
+    ran = row if any(not spec.sizes for spec in specs[:-1]) else row[:-1]
+    return tuple(sorted(set(ran)))
+
+
+def _largest(spec: InputSpec) -> int:
+    """Elements of the largest output."""
+    return max((math.prod(output.shape) for output in spec.outputs), default=0)

@@ -1,0 +1,184 @@
+"""What a reference does that its inputs' shapes do not tell: names and defaults of its arguments, the inputs that it
+writes to, and whether it computes something else in the other mode.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kernelwright.agent.contracts.contract import Mode
+from kernelwright.tools.problem import Problem, ProblemError, parse
+from kernelwright.tools.report import Value
+
+if TYPE_CHECKING:
+    import torch
+
+SEED = 0
+RELATIVE_TOLERANCES = {"float16": 2e-2, "bfloat16": 2e-2, "float64": 1e-9}
+"""Up to which outputs in two modes count as the same; of every other type DEFAULT_TOLERANCE."""
+DEFAULT_TOLERANCE = 1e-4
+
+
+class Parameter(Value):
+    """A parameter in a signature."""
+
+    name: str
+    default: str | None = None
+    """As Python writes it; None where there is none, or none that can be written."""
+    written_out: bool = True
+    """False where the default cannot be written in another file."""
+
+
+class ReferenceFacts(Value):
+    """What one run of a reference tells."""
+
+    forward: tuple[Parameter, ...] = ()
+    constructor: tuple[Parameter, ...] = ()
+    written: tuple[str, ...] = ()
+    """Inputs that forward writes to, by place: `0`, `1[mask]`."""
+    mode: Mode = Mode.ANY
+    contiguous: tuple[bool, ...] = ()
+    """Whether each output is."""
+
+
+def facts_of(problem: Problem, sizes: Mapping[str, int]) -> ReferenceFacts:
+    """Runs the reference on the CPU at these sizes. Raises ProblemError where it fails."""
+    import torch
+
+    from kernelwright.tools.references.reference import Reference
+
+    reference = Reference(problem.with_sizes(sizes), "cpu")
+    with torch.random.fork_rng(devices=[]):
+        model = reference.model(SEED)
+        training = bool(getattr(model, "training", True))
+        inputs = reference.inputs(SEED)
+        versions = _versions(inputs)
+        outputs = reference.run(model, inputs, SEED)
+        changed = [name for name, a, b in zip(reference.input_names, versions, _versions(inputs), strict=True) if a != b]
+
+        def outputs_in(training: bool) -> list[object] | None:
+            try:
+                return reference.run(model.train(training), reference.inputs(SEED), SEED)
+            except (ProblemError, AttributeError):
+                return None
+
+        mode = _mode(training, outputs, outputs_in)
+    return ReferenceFacts(
+        forward=(*parameters_of(type(model).forward), *_dropped_parameters(problem)),
+        constructor=parameters_of(type(model).__init__),
+        written=tuple(changed),
+        mode=mode,
+        contiguous=tuple(not isinstance(v, torch.Tensor) or v.is_contiguous() for v in outputs),
+    )
+
+
+def _versions(inputs: list[object]) -> list[int]:
+    """How often each tensor was written to."""
+    return [int(getattr(value, "_version", 0)) for value in inputs]
+
+
+def _mode(training: bool, built: list[object], outputs_in: Callable[[bool], list[object] | None]) -> Mode:
+    """Which mode gives what the reference gives as it was built."""
+    in_training, in_eval = (_all_close(built, outputs_in(mode)) for mode in (True, False))
+    if in_training and in_eval:
+        return Mode.ANY
+    if in_training:
+        return Mode.TRAINING
+    if in_eval:
+        return Mode.EVAL
+    return Mode.MIXED
+
+
+def _all_close(built: list[object], others: list[object] | None) -> bool:
+    return others is not None and len(built) == len(others) and all(map(_is_close, built, others))
+
+
+def _is_close(value: object, other: object) -> bool:
+    import torch
+
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return value is other or bool(value == other)
+    if value.shape != other.shape or value.dtype != other.dtype:
+        return False
+    tolerance = RELATIVE_TOLERANCES.get(str(value.dtype).removeprefix("torch."), DEFAULT_TOLERANCE)
+    scale = _largest(value)
+    return torch.allclose(value, other, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def _largest(value: torch.Tensor) -> float:
+    """Returns the mean size of the finite elements: the measure of a difference near zero."""
+    if not value.is_floating_point() or not value.numel():
+        return 0.0
+    mean = float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).mean())
+    return mean if math.isfinite(mean) else 0.0
+
+
+def parameters_of(function: Callable[..., object]) -> tuple[Parameter, ...]:
+    """Returns the parameters after `self`, up to the first `*`; empty where the signature cannot be read."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return ()
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return tuple(_parameter(p.name, p.default) for p in parameters if p.kind not in kinds)
+
+
+def _parameter(name: str, default: object) -> Parameter:
+    if default is inspect.Parameter.empty:
+        return Parameter(name=name)
+    written = literal(default)
+    return Parameter(name=name, default=written, written_out=written is not None)
+
+
+def literal(value: object) -> str | None:
+    """Returns a plain value as Python writes it; None for any other, and for infinities."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    text = repr(value)
+    try:
+        return text if ast.literal_eval(text) == value else None
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _dropped_parameters(problem: Problem) -> tuple[Parameter, ...]:
+    """The parameters of a function that the forward of its `Model` leaves at a default or gives a plain value.
+
+    A function becomes a problem as `def forward(self, x, bias): return gated_gelu(x, bias)`, and a parameter with a
+    default that nobody gave (`scale=1.0`) is not in it.
+    """
+    tree = parse(problem.source)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    call = _only_call(tree)
+    function = functions.get(call.func.id) if call is not None and isinstance(call.func, ast.Name) else None
+    if call is None or function is None:
+        return ()
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    defaults = dict(zip(reversed(names), reversed(function.args.defaults), strict=False))
+    named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    defaults |= {a.arg: default for a, default in named if default is not None}
+    given = dict(zip(names, call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
+    fixed = {name: node for name, node in (defaults | given).items() if not isinstance(node, ast.Name)}
+    return tuple(_written_parameter(name, node) for name, node in fixed.items())
+
+
+def _written_parameter(name: str, default: ast.expr) -> Parameter:
+    try:
+        written = literal(ast.literal_eval(default))
+    except (ValueError, TypeError):
+        written = None
+    return Parameter(name=name, default=written, written_out=written is not None)
+
+
+def _only_call(tree: ast.Module) -> ast.Call | None:
+    """Returns the call that is all that the forward of `Model` does; None where it does anything else."""
+    model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
+    body = model.body if model is not None else []
+    forward = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
+    statement = forward.body[-1] if forward is not None and len(forward.body) == 1 else None
+    value = statement.value if isinstance(statement, ast.Return) else None
+    return value if isinstance(value, ast.Call) and not any(isinstance(a, ast.Starred) for a in value.args) else None

@@ -1,0 +1,99 @@
+"""Names for the sizes that varied while a kernel was judged, and what held between them.
+
+Each extent of each input is a row of numbers, one for each size that was judged. Equal rows are one size, which bears the
+name that the problem gives it; a row of one number is fixed:
+
+    sizes judged          1    2    3
+    x.shape[0]            5  181   15     the problem's `rows`
+    x.shape[1]           64   64   64     64
+    bias.shape[0]        10  362   30     bias_dim0, with bias_dim0 == 2 * rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kernelwright.agent.contracts.contract import FREE_SIZE_VALUES, Relation
+
+Row = tuple[int, ...]
+
+
+class SizeNames:
+    """Names of rows of numbers."""
+
+    def __init__(self, rows: Sequence[tuple[str, Row]], problem_sizes: Mapping[str, Row]) -> None:
+        """rows: by the name that a size gets where the problem has none for it."""
+        self._names: dict[Row, str] = {}
+        for name, row in rows:
+            if len(set(row)) > 1 and row not in self._names:
+                named = (size for size, values in problem_sizes.items() if values == row and size.isidentifier())
+                self._names[row] = next(named, name)
+
+    def name(self, row: Row) -> int | str:
+        """Returns the number of a row that never varied, else the name of its size."""
+        return row[0] if len(set(row)) == 1 else self._names[row]
+
+    def describe(self, row: Row) -> int | str:
+        """Returns the name of any row: of one that is the size of no input by what it is computed from, or "varies"."""
+        if len(set(row)) == 1 or row in self._names:
+            return self.name(row)
+        right_sides = (text for text in _expressions(row, self.rows) if text)
+        return next(right_sides, "varies")
+
+    @property
+    def rows(self) -> dict[str, Row]:
+        """The sizes that varied, in the order of the inputs."""
+        return {name: row for row, name in self._names.items()}
+
+    def relations(self) -> tuple[Relation, ...]:
+        """Returns what held between the sizes: each that can be computed from earlier ones has one relation."""
+        independent: dict[str, Row] = {}
+        relations = []
+        for name, row in self.rows.items():
+            relation = next(_relations(name, row, independent), None)
+            if relation is None:
+                independent[name] = row
+            else:
+                relations.append(Relation(text=relation))
+        return tuple(relations)
+
+
+def _relations(name: str, row: Row, others: Mapping[str, Row]) -> Iterator[str]:
+    for text in _expressions(row, others):
+        yield f"{name} == {text}"
+    for other, values in others.items():
+        factor = _factor(values, row)
+        if factor is not None:
+            yield f"{other} == {factor} * {name}"
+    for first, values in others.items():
+        for second, factors in others.items():
+            if values == tuple(a * b for a, b in zip(row, factors, strict=True)):
+                yield f"{first} == {name} * {second}"
+
+
+def _expressions(row: Row, others: Mapping[str, Row]) -> Iterator[str]:
+    """Yields what a row could be computed from: a multiple, a product, a sum, a constant more or less."""
+    for other, values in others.items():
+        factor = _factor(row, values)
+        if factor is not None:
+            yield f"{factor} * {other}"
+    pairs = [(a, b) for place, a in enumerate(others) for b in list(others)[place:]]
+    for first, second in pairs:
+        both = list(zip(others[first], others[second], strict=True))
+        if row == tuple(a * b for a, b in both):
+            yield f"{first} * {second}"
+        if first != second and row == tuple(a + b for a, b in both):
+            yield f"{first} + {second}"
+    for other, values in others.items():
+        differences = {a - b for a, b in zip(row, values, strict=True)}
+        if len(differences) == 1 and len(set(row)) >= FREE_SIZE_VALUES:
+            constant = differences.pop()
+            yield f"{other} {'+' if constant > 0 else '-'} {abs(constant)}"
+
+
+def _factor(row: Row, values: Row) -> int | None:
+    """Returns the whole number over 1 by which every value of the one is multiplied; None where there is none."""
+    if any(value == 0 or number % value for number, value in zip(row, values, strict=True)):
+        return None
+    factors = {number // value for number, value in zip(row, values, strict=True)}
+    return factors.pop() if len(factors) == 1 else None
