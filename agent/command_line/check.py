@@ -21,16 +21,22 @@ if TYPE_CHECKING:
     from kernelwright.tools.report import Failure, Report
     from kernelwright.tools.timing.card_estimates import CardEstimate
 
-Kernel = Annotated[Path, typer.Argument(help="The candidate: a Python file with `class ModelNew`.", show_default=False)]
-Named = Annotated[
-    str,
-    typer.Option(
-        "--problem",
-        "-p",
-        help='"fused softmax", model.py[:Class], notebook.ipynb, torch.nn:GELU or kernelbench:1/23.',
+Kernel = Annotated[
+    Path,
+    typer.Argument(
+        help="The candidate: a Python file with `class ModelNew`, or FILE:NAME for a function that launches kernels.",
         show_default=False,
     ),
 ]
+_PROBLEM = typer.Option(
+    "--problem",
+    "-p",
+    help='"fused softmax", model.py[:Class], notebook.ipynb, torch.nn:GELU or kernelbench:1/23.',
+    show_default=False,
+)
+Named = Annotated[str, _PROBLEM]
+NamedHere = Annotated[str | None, _PROBLEM]
+"""Missing, it is asked for with what it could be."""
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
 OwnWork = Annotated[str, typer.Option(help="What its own kernels must do: strict, share:P or report.")]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
@@ -57,7 +63,7 @@ OUTPUT_OPTIONS = ("seed", "show_trace", "quiet", "as_json", "debug")
 
 
 def check(
-    context: typer.Context, kernel: Kernel, problem: Named, target: Targets = None, device: Device = "auto",
+    context: typer.Context, kernel: Kernel, problem: NamedHere = None, target: Targets = None, device: Device = "auto",
     init: Init = None, inputs: Inputs = None, own_work: OwnWork = "strict",
     seed: Seed = None, sizes: Sizes = 8, allow_import: AllowImport = None, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, profile: Profile = True, ncu: Ncu = False, sanitizer: Sanitizer = False,
@@ -69,15 +75,18 @@ def check(
     Exits with 0 only for a correct kernel that does its own work, 1 where it is not, 2 for what cannot be used, 3 where
     this machine failed, 4 where nothing is wrong so far and its answers can be checked on a GPU only.
     """
+    from kernelwright.agent.candidates.bare_functions import as_candidate, split_name
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
-
-    source = read_candidate(kernel)
     from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.tools.source import read_source
 
+    file, function = split_name(kernel)
+    text = read_candidate(file)
     found = find_by_name(
-        problem, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (), inputs=inputs or ()
-    )
+        named_problem(problem, kernel), kernelbench=kernelbench, tritonbench=tritonbench, init=init or (),
+        inputs=inputs or (),
+    )  # fmt: skip
+    source = as_candidate(text, file, function, found)
     asked = own_work_mode(own_work)
     if server is not None:
         _refuse_options_of_a_judge_here(show_trace, cache)
@@ -118,6 +127,18 @@ def exit_status(report: Report) -> int:
 
     statuses = {ReportOutcome.CORRECT: Exit.DONE, ReportOutcome.NEEDS_GPU: Exit.NEEDS_GPU}
     return int(statuses.get(report.outcome, Exit.INCORRECT))
+
+
+def named_problem(problem: str | None, kernel: Path) -> str:
+    """Returns the problem that `--problem` names. Raises InputError where there is none."""
+    from kernelwright.errors import InputError
+
+    if problem is None:
+        raise InputError(
+            f"nothing says what {kernel} should compute: add --problem with a file such as model.py, or with a name "
+            "that `agent problems` lists"
+        )
+    return problem
 
 
 def refuse_gpu_tools_on_cpu(device: str, ncu: bool, sanitizer: bool) -> None:

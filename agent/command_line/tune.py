@@ -11,9 +11,14 @@ from kernelwright.agent.command_line.check import AsJson, Debug, Device, KernelB
 from kernelwright.agent.command_line.options import Database, Quiet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kernelwright.agent.contracts.guarded import GuardedKernel
     from kernelwright.agent.tuning.settings import TuneSettings
     from kernelwright.agent.tuning.tuned import TuningResult
+    from kernelwright.tools.pipeline import Evaluator
     from kernelwright.tools.problem import Problem
+    from kernelwright.tools.report import Report
     from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
 Kernel = Annotated[Path, typer.Argument(help="Any Triton kernel with `class ModelNew`.", show_default=False)]
@@ -107,12 +112,32 @@ def _run(
                 priors=lambda: _priors(db, problem, place, source),
             )  # fmt: skip
             tuned, text = tuner.run(check)
-    if text:
-        write_tuned(path, text, tuned, version("kernelwright") or "(not installed)")
+        kernel = _guarded(problem, text, tuned, evaluator, settings, say) if text else None
+    if kernel is not None:
+        write_tuned(path, kernel, tuned, version("kernelwright") or "(not installed)")
         tuned = tuned.with_(output=str(path))
     if tuned.groups and (picture is not None or tuned.measured):
         tuned = tuned.with_(picture=str(draw_picture(tuned, picture or picture_of(path))))
     return tuned
+
+
+def _guarded(
+    problem: Problem, text: str, tuned: TuningResult, evaluator: Evaluator, settings: TuneSettings,
+    say: Callable[[str], None],
+) -> GuardedKernel:  # fmt: skip
+    """The tuned text with the contract that its verdict shows; as it is where it was not judged in full."""
+    from kernelwright.agent.contracts.guarded import GuardedKernel, guarded_kernel
+    from kernelwright.tools.pipeline import Options
+
+    if tuned.report is None:
+        return GuardedKernel(text=text, lines=("# contract   none        the tuned text was not judged in full",))
+    options = Options(targets=(settings.target,), own_work=settings.own_work, profile=False, torch_compile=False)
+
+    def judge(guarded: str) -> Report:
+        say("judging the tuned kernel with its contract")
+        return evaluator.evaluate(problem, guarded, options)
+
+    return guarded_kernel(problem, text, tuned.report, judge)
 
 
 def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[dict[str, Setting]]:

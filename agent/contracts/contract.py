@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from kernelwright.tools.report import Value
 
-
 INT32_ELEMENTS = 2**31 - 1
 """Elements that 32-bit offsets reach."""
 FREE_SIZE_VALUES = 3
@@ -135,5 +134,3 @@ class Contract(Value):
         """
         few = {name: values for name, values in self.run_sizes.items() if len(values) < FREE_SIZE_VALUES}
         return {name: tuple(sorted({*values, self.own_sizes[name]})) for name, values in few.items()}
-
-

@@ -1,4 +1,4 @@
-"""The contract as comments at the top of a kernel file: a word for the kind of line, then a value, for people and `grep`."""
+"""The contract as comments at the top of a kernel file: the kind of a line, then its value."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kernelwright.agent.contracts.contract import (
+    INT32_ELEMENTS,
     AnyContract,
     Argument,
-    INT32_ELEMENTS,
     Contract,
     FixedContract,
     ItemsContract,

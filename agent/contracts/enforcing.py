@@ -18,7 +18,7 @@ def check_tensor(name, value, dtype, shape, sizes):
         raise TypeError(f"{name} is {value.dtype}: this kernel was judged with {dtype} only")
     if value.dim() != len(shape):
         raise ValueError(f"{name} has {value.dim()} dimensions: this kernel was judged with {len(shape)} only")
-    for place, (extent, wanted) in enumerate(zip(value.shape, shape)):
+    for place, (extent, wanted) in enumerate(zip(value.shape, shape, strict=True)):
         check_extent(f"{name}.shape[{place}]", extent, wanted, sizes)
     if value.device.type not in ("cuda", "cpu") or value.device != sizes.setdefault("the device", value.device):
         raise ValueError(f"{name} is on {value.device}: all tensors must be on one GPU (on the CPU if interpreted)")

@@ -1,8 +1,8 @@
 """Writes the guard: the end of a kernel file, which checks every call against the contract.
 
-The judged text stays as it is. The guard takes the place of the constructor and of forward in its class, so that
-`super(ModelNew, self)`, the weights and their names, and whatever else the text does with the class, are what they were.
-Its names stand inside of one function, whose own name does not occur in the text.
+The judged text stays as it is. The guard replaces the constructor and forward of its class, so that
+`super(ModelNew, self)` and the names of the weights stay what they were. The guard's names stand inside of one
+function, whose own name does not occur in the text.
 """
 
 from __future__ import annotations

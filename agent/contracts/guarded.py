@@ -75,7 +75,7 @@ def _judged(judge: Judge | None, text: str) -> Report | None:
 
 
 def _enforced(verdict: Report | None) -> str:
-    judged = "this very text was judged once more and is correct" if verdict is not None else "these checks are not judged"
+    judged = "these checks are not judged" if verdict is None else "this very text was judged once more and is correct"
     return f"# contract   enforced    by the checks at the end of this file; {judged}"
 
 

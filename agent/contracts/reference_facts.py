@@ -58,7 +58,8 @@ def facts_of(problem: Problem, sizes: Mapping[str, int]) -> ReferenceFacts:
         inputs = reference.inputs(SEED)
         versions = _versions(inputs)
         outputs = reference.run(model, inputs, SEED)
-        changed = [name for name, a, b in zip(reference.input_names, versions, _versions(inputs), strict=True) if a != b]
+        both = zip(reference.input_names, versions, _versions(inputs), strict=True)
+        changed = [name for name, before, after in both if before != after]
 
         def outputs_in(training: bool) -> list[object] | None:
             try:

@@ -1,7 +1,7 @@
 """Names for the sizes that varied while a kernel was judged, and what held between them.
 
-Each extent of each input is a row of numbers, one for each size that was judged. Equal rows are one size, which bears the
-name that the problem gives it; a row of one number is fixed:
+Each extent of each input is a row of numbers, one for each size that was judged. Equal rows are one size, with the name
+that the problem gives it; a row of one number is fixed:
 
     sizes judged          1    2    3
     x.shape[0]            5  181   15     the problem's `rows`
@@ -11,6 +11,7 @@ name that the problem gives it; a row of one number is fixed:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from kernelwright.agent.contracts.contract import FREE_SIZE_VALUES, Relation
@@ -37,8 +38,8 @@ class SizeNames:
         """Returns the name of any row: of one that is the size of no input by what it is computed from, or "varies"."""
         if len(set(row)) == 1 or row in self._names:
             return self.name(row)
-        right_sides = (text for text in _expressions(row, self.rows) if text)
-        return next(right_sides, "varies")
+        parts = (f"{name} // {factor}" for name, values in self.rows.items() if (factor := _factor(values, row)))
+        return next(itertools.chain(_expressions(row, self.rows), parts), "varies")
 
     @property
     def rows(self) -> dict[str, Row]:

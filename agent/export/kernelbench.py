@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelwright.agent.export.kernels import kernel_text
 from kernelwright.agent.viewing.report.figures import pass_at
 from kernelwright.agent.viewing.report.samples import Sample, passed_compile_rung
 from kernelwright.store.database import Store
@@ -56,7 +57,8 @@ def _write_level(
             continue
         if turn.source is not None:
             name = f"level_{level}_problem_{number}_sample_{sample.number}_kernel.py"
-            (folder / name).write_text(turn.source, encoding="utf-8", errors="replace")
+            text = kernel_text(store, sample.candidate_id) if turn.report.correct else turn.source
+            (folder / name).write_text(text, encoding="utf-8", errors="replace")
         results[str(number)].append(evaluation_entry(sample.number, turn.report))
         profile = turn.report.profile
         if profile and profile.eager and sample.problem in titles:

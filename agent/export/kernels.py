@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kernelwright.agent.contracts.comments import wrap_comments
 from kernelwright.agent.contracts.guarded import guarded_kernel
-from kernelwright.agent.solve.kernel_file import HEADER_MARK, check_path, verdict_lines, wrap_comments
+from kernelwright.agent.solve.kernel_file import HEADER_MARK, check_path, verdict_lines
 from kernelwright.agent.viewing.report.files import write_text
 from kernelwright.agent.viewing.report.samples import Sample
 from kernelwright.errors import InputError

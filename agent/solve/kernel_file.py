@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import textwrap
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
+from kernelwright.agent.contracts.comments import wrap_comments
 from kernelwright.agent.contracts.guarded import GuardedKernel
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.settings import Settings
@@ -85,17 +84,6 @@ def _speed(report: Report) -> str:
     low = f" (at least {profile.speedup_low:.2f}x with 95 % confidence)" if profile.speedup_low is not None else ""
     share = f", {profile.speed_of_light:.0%} of the speed of light" if profile.speed_of_light is not None else ""
     return f"; {profile.speedup:.2f}x the speed of eager PyTorch{low}{share}"
-
-
-def wrap_comments(header: Sequence[str]) -> str:
-    """Comments in lines of at most 120 columns; what does not fit in one goes on under its value."""
-    return "".join(f"{line}\n" for entry in header for line in _wrapped(entry))
-
-
-def _wrapped(entry: str) -> list[str]:
-    kind = re.match(r"# (?:contract   \S+ +|.{11})", entry)
-    indent = "#".ljust(kind.end() if kind else 13)
-    return textwrap.wrap(entry, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _line(text: str) -> str:

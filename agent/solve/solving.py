@@ -135,9 +135,7 @@ def solve_problem(
         return _solved(run, output, resumed, drafter.refused)
 
 
-def _guarded_best(
-    run: Run, evaluator: Evaluator, options: Options, say: Callable[[str], None]
-) -> GuardedKernel | None:
+def _guarded_best(run: Run, evaluator: Evaluator, options: Options, say: Callable[[str], None]) -> GuardedKernel | None:
     """Returns the best kernel with its contract; None where none is correct.
 
     The judge sees it once more, with the seed of its own verdict: what differs is the guard alone. Its speed is not

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kernelwright.agent.contracts.comments import wrap_comments
+from kernelwright.agent.contracts.guarded import GuardedKernel
 from kernelwright.agent.output_files import refuse_unwritable_file
 from kernelwright.agent.tuning.tuned import ConfigurationOutcome, TriedConfiguration, TuningResult
 from kernelwright.errors import InputError
@@ -54,9 +56,9 @@ def tuned_text(file: TunableFile, space: ParameterSpace, chosen: Sequence[Config
     return with_list(file, space, chosen) or fixed
 
 
-def write_tuned(path: Path, text: str, tuned: TuningResult, version: str) -> None:
-    """Writes the tuned file, with how it was measured in its header. Written beside and renamed, so that there is never
-    half of it.
+def write_tuned(path: Path, kernel: GuardedKernel, tuned: TuningResult, version: str) -> None:
+    """Writes the tuned file, with its contract and how it was measured in its header. Written beside and renamed, so
+    that there is never half of it.
     """
     changes = ", ".join(f"{n} {v}" for n, v in (tuned.chosen[0].changes if tuned.chosen else {}).items())
     header = [
@@ -64,10 +66,10 @@ def write_tuned(path: Path, text: str, tuned: TuningResult, version: str) -> Non
         f"# problem    {_line(tuned.problem)}",
         f"# measured   on {_line(tuned.device)}: {_times(tuned)}",
         f"# changed    {_line(changes) or 'nothing: no configuration is certainly faster'}",
-        "",
+        *kernel.lines,
     ]
     beside = path.with_name(f".{path.name}.part")
-    beside.write_text("\n".join(header) + "\n" + text, encoding="utf-8", newline="")
+    beside.write_text(wrap_comments(header) + "\n" + kernel.text.strip() + "\n", encoding="utf-8", newline="")
     beside.replace(path)
 
 

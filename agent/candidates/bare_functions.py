@@ -1,0 +1,192 @@
+"""A function that launches Triton kernels, as a candidate: `my_kernel.py:relu`.
+
+    def relu(x): ...                    def relu(x): ...
+
+                                        class ModelNew(torch.nn.Module):
+                                            def forward(self, x):
+                                                return relu(x)
+
+The function's parameters take the weights of the problem's `Model` and the arguments of its constructor by their names,
+and the inputs of its forward in order. Text to text: nothing of the kernel's file runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kernelwright.agent.contracts.reference_facts import Parameter, facts_of
+from kernelwright.errors import InputError
+from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.source import ENTRY_POINT, kernels
+
+WEIGHTS_FUNCTION = "model_of_the_problem"
+"""The function of a wrapped file that gives the class whose constructor makes the weights."""
+
+
+def split_name(argument: Path) -> tuple[Path, str]:
+    """Returns the path and the function of `my_kernel.py:relu`; an empty name where the path has none."""
+    path, colon, name = str(argument).rpartition(":")
+    if argument.exists() or not colon or not name.isidentifier():
+        return argument, ""
+    return Path(path), name
+
+
+def as_candidate(source: str, path: Path, name: str, problem: Problem) -> str:
+    """Returns the text with a ModelNew that calls the function.
+
+    name: the function; empty: the only one that launches kernels, where the text has no ModelNew. A text that has one,
+    or no such function, is returned as it is.
+
+    Raises InputError where the function is not there, is a kernel, or does not take what the problem gives.
+    """
+    try:
+        tree = parse_module(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+    defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    if not name and (ENTRY_POINT in defined or _assigns_entry_point(tree)):
+        return source
+    jitted = set(kernels(source))
+    launching = launching_functions(tree, jitted)
+    if not name and not launching:
+        return source
+    if not name and len(launching) > 1:
+        raise InputError(
+            f"{path} has no class {ENTRY_POINT}, and several functions: name one, such as {_named(path, launching)}"
+        )
+    function = _function(tree, path, name or launching[0], jitted, launching)
+    return _wrapped(source, function, problem)
+
+
+def launching_functions(tree: ast.Module, jitted: set[str]) -> list[str]:
+    """Returns the public functions that launch a kernel, also through other functions of the file, in order."""
+    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name not in jitted}
+    launch = {name for name, node in functions.items() if _mentions(node, jitted)}
+    while more := {name for name, node in functions.items() if name not in launch and _mentions(node, launch)}:
+        launch |= more
+    return [name for name in functions if name in launch and not name.startswith(("_", "test")) and name != "main"]
+
+
+def _mentions(node: ast.FunctionDef, names: set[str]) -> bool:
+    return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(node))
+
+
+def _assigns_entry_point(tree: ast.Module) -> bool:
+    targets = (target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets)
+    return any(isinstance(target, ast.Name) and target.id == ENTRY_POINT for target in targets)
+
+
+def _named(path: Path, names: Sequence[str]) -> str:
+    return ", ".join(f"{path}:{name}" for name in names)
+
+
+def _function(
+    tree: ast.Module, path: Path, name: str, jitted: set[str], launching: Sequence[str]
+) -> ast.FunctionDef:  # fmt: skip
+    """Returns the named function. Raises InputError where there is none, or where it is a kernel."""
+    choice = f": name {_named(path, launching)}" if launching else ": it has none that launches a Triton kernel"
+    function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
+    if function is None:
+        raise InputError(f"{path} has no function {name} at its top level{choice}")
+    if name in jitted:
+        raise InputError(f"{name} of {path} is a Triton kernel, and what launches it is judged{choice}")
+    return function
+
+
+def _wrapped(source: str, function: ast.FunctionDef, problem: Problem) -> str:
+    from kernelwright.tools.references.input_spec import input_spec
+    from kernelwright.tools.sizing.small_sizes import shrink
+
+    spec = input_spec(problem)
+    facts = facts_of(problem, shrink(problem).sizes)
+    weights = _weight_names([weight.name for weight in spec.weights])
+    settings = [parameter.name for parameter in facts.constructor]
+    forward_names = [parameter.name for parameter in facts.forward[: len(spec.inputs)]]
+    inputs = [name for name in forward_names if name.isidentifier()]
+    if len(inputs) != len(spec.inputs):
+        inputs = [f"input_{place}" for place in range(len(spec.inputs))]
+    values = _values(function, inputs, weights, settings, problem)
+    base = f"{WEIGHTS_FUNCTION}()" if spec.weights else "torch.nn.Module"
+    model = _model_text(problem) if spec.weights else ""
+    constructor = _constructor(facts.constructor, values, bool(spec.weights))
+    return (
+        f"{source.rstrip()}\n\n\nimport torch\n\n\n{model}class {ENTRY_POINT}({base}):\n{constructor}"
+        f"    def forward(self, {', '.join(inputs)}):\n        return {function.name}({', '.join(values)})\n"
+    )
+
+
+def _weight_names(names: Sequence[str]) -> dict[str, str]:
+    """Returns the weights by the names of parameters that mean them: `fc_weight`, and `weight` where one has it."""
+    last = [name.rpartition(".")[2] for name in names]
+    meant = {short: full for short, full in zip(last, names, strict=True) if last.count(short) == 1}
+    return meant | {name.replace(".", "_"): name for name in names}
+
+
+def _values(
+    function: ast.FunctionDef, inputs: Sequence[str], weights: Mapping[str, str], settings: Sequence[str],
+    problem: Problem,
+) -> list[str]:  # fmt: skip
+    """Returns what each parameter of the function is given. Raises InputError where they do not fit."""
+    arguments = function.args
+    parameters = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+    required = len(parameters) - len(arguments.defaults)
+    waiting = list(inputs)
+    values: list[str] = []
+    for place, parameter in enumerate(parameters):
+        is_input = parameter in inputs
+        if parameter in weights and not is_input:
+            values.append(f"{parameter}=self.{weights[parameter]}")
+        elif parameter in settings and not is_input:
+            values.append(f"{parameter}=self.{parameter}_argument")
+        elif waiting:
+            values.append(waiting.pop(0) if not any("=" in v for v in values) else f"{parameter}={waiting.pop(0)}")
+        elif place < required:
+            raise InputError(_misfit(function, parameters, inputs, weights, problem))
+    if waiting and arguments.vararg is not None:
+        return [*values, *waiting]
+    if waiting:
+        raise InputError(_misfit(function, parameters, inputs, weights, problem))
+    return values
+
+
+def _misfit(
+    function: ast.FunctionDef, parameters: Sequence[str], inputs: Sequence[str], weights: Mapping[str, str],
+    problem: Problem,
+) -> str:  # fmt: skip
+    known = f", and has the weights {', '.join(sorted(set(weights.values())))}" if weights else ""
+    return (
+        f"{function.name}({', '.join(parameters)}) does not fit: {problem.name} gives {', '.join(inputs) or 'no input'}"
+        f"{known}; parameters take weights by name and inputs in order"
+    )
+
+
+def _constructor(parameters: Sequence[Parameter], values: Sequence[str], has_weights: bool) -> str:
+    """Returns a constructor with the parameters of the problem's, which keeps those that the function wants."""
+    wanted = [p.name for p in parameters if any(value.endswith(f"=self.{p.name}_argument") for value in values)]
+    if not wanted:
+        passed = "*arguments, **named" if has_weights else ""
+        return f"    def __init__(self, *arguments, **named):\n        super().__init__({passed})\n\n"
+    signature = [p.name if p.default is None and p.written_out else f"{p.name}={p.default}" for p in parameters]
+    passed = ", ".join(p.name for p in parameters) if has_weights else ""
+    lines = [f"def __init__(self, {', '.join(signature)}):", f"    super().__init__({passed})"]
+    lines += [f"    self.{name}_argument = {name}" for name in wanted]
+    return "".join(f"    {line}\n" for line in lines) + "\n"
+
+
+def _model_text(problem: Problem) -> str:
+    """Returns a function that defines what the problem's file defines, and gives its Model."""
+    tree = parse_module(problem.source)
+    given = ast.Return(ast.Name("Model", ast.Load()))
+    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    body = [node for node in tree.body if not _is_future_import(node)]
+    definition = ast.FunctionDef(
+        name=WEIGHTS_FUNCTION, args=empty, body=[*body, given], decorator_list=[], returns=None, type_params=[]
+    )
+    return ast.unparse(ast.fix_missing_locations(ast.Module(body=[definition], type_ignores=[]))) + "\n\n\n"
+
+
+def _is_future_import(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
