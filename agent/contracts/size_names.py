@@ -12,6 +12,7 @@ that the problem gives it; a row of one number is fixed:
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from kernelwright.agent.contracts.contract import FREE_SIZE_VALUES, Relation
@@ -47,14 +48,19 @@ class SizeNames:
         return {name: row for row, name in self._names.items()}
 
     def relations(self) -> tuple[Relation, ...]:
-        """Returns what held between the sizes: each that can be computed from earlier ones has one relation."""
+        """Returns what held everywhere: each size that can be computed from earlier ones has one relation.
+
+        A size that was always even, or a multiple of more, must stay so: the reference may not run elsewhere.
+        """
         independent: dict[str, Row] = {}
         relations = []
         for name, row in self.rows.items():
             relation = next(_relations(name, row, independent), None)
             if relation is None:
                 independent[name] = row
-            else:
+                divisor = math.gcd(*row)
+                relation = f"{name} % {divisor} == 0" if divisor > 1 else None
+            if relation is not None:
                 relations.append(Relation(text=relation))
         return tuple(relations)
 

@@ -1,4 +1,4 @@
-"""Kernel files with contracts. The "kernels" here read flat memory, as kernels do, and are checked as the judge would."""
+"""Kernel files with contracts. The "kernels" here are torch's operators on flat memory, which kernels read."""
 
 import copy
 import pickle
@@ -16,7 +16,7 @@ FLAT = "def flat(x): return torch.as_strided(x, x.shape, torch.empty(x.shape, de
 """Reads a tensor as if it were contiguous."""
 ATTENTION = Problem(
     name="attention.py",
-    source='''
+    source="""
 import torch
 import torch.nn as nn
 
@@ -36,18 +36,18 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-''',
+""",
 )
-ATTENTION_KERNEL = f'''import torch
+ATTENTION_KERNEL = f"""import torch
 {FLAT}
 
 class ModelNew(torch.nn.Module):
     def forward(self, q, k):
         return torch.softmax(flat(q) @ flat(k).transpose(-1, -2), dim=-1)
-'''
+"""
 NORM = Problem(
     name="norm.py",
-    source='''
+    source="""
 import torch
 import torch.nn as nn
 
@@ -71,9 +71,9 @@ def get_inputs():
 
 def get_init_inputs():
     return [channels]
-''',
+""",
 )
-NORM_KERNEL = f'''import torch
+NORM_KERNEL = f"""import torch
 import torch.nn as nn
 {FLAT}
 
@@ -85,7 +85,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         scale = self.norm.weight * torch.rsqrt(self.norm.running_var + self.norm.eps)
         return ((flat(x) - self.norm.running_mean) * scale + self.norm.bias).detach()
-'''
+"""
 
 
 def judged(*sizes, correct=True):
