@@ -112,10 +112,9 @@ class Pair:
         spec.loader.exec_module(module)
         self.reference, self.kind = reference, module.ModelNew
         self.model = reference.model(SEED)
-        positional, named = reference.init_arguments()
         with torch.random.fork_rng():
             torch.manual_seed(SEED)
-            self.kernel = self.kind(*positional, **named)
+            self.kernel = self.kind(*reference.init_arguments())
         if self.model.state_dict():
             self.kernel.load_state_dict(self.model.state_dict())
 

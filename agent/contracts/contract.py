@@ -83,8 +83,6 @@ class Argument(Value):
     """As Python writes it; None where there is none."""
     passed: bool = True
     """False for an argument that the kernel does not have: it was judged with the reference's default alone."""
-    keyword: bool = False
-    """Whether the kernel is given it by name."""
 
 
 class Relation(Value):

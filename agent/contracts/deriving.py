@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kernelwright.agent.contracts.contract import (
@@ -36,32 +36,34 @@ def contract_of(problem: Problem, report: Report) -> Contract:
     """Returns what a correct report has shown of a kernel. Raises ProblemError where the reference fails."""
     specs = judged_specs(problem, report)
     facts = facts_of(problem, _small_sizes(problem, specs))
-    inputs = [tuple(spec.inputs[k] for spec in specs) for k in range(len(specs[0].inputs))]
-    input_names = [parameter.name for parameter in facts.forward[: len(inputs)]]
-    input_names += [f"argument_{k}" for k in range(len(input_names), len(inputs))]
-    positional, named = _constructor_leaves(specs)
-    constructor_names = [parameter.name for parameter in facts.constructor[: len(positional)]]
-    constructor_names += [f"argument_{k}" for k in range(len(constructor_names), len(positional))]
-    places = [*zip(constructor_names, positional, strict=True), *named.items(), *zip(input_names, inputs, strict=True)]
-    names = SizeNames([row for name, leaves in places for row in _rows(name, leaves)], _problem_sizes(problem, specs))
+    constructor = _columns([spec.init for spec in specs])
+    inputs = _columns([spec.inputs for spec in specs])
+    constructor_names = _names(facts.constructor, len(constructor))
+    input_names = _names(facts.forward, len(inputs))
+    places = [*zip(constructor_names, constructor, strict=True), *zip(input_names, inputs, strict=True)]
+    sizes = SizeNames([row for name, leaves in places for row in _rows(name, leaves)], _problem_sizes(problem, specs))
     return Contract(
-        inputs=(
-            *_passed(input_names, inputs, facts.forward, names, facts.written),
-            *_defaults(facts.forward[len(inputs) :], set(input_names)),
-        ),
-        constructor=(
-            *_passed(constructor_names, positional, facts.constructor, names, ()),
-            *_named(named, names),
-            *_defaults(facts.constructor[len(positional) :], {*constructor_names, *named}),
-        ),
-        outputs=_outputs(specs, facts, names),
-        weights=_weights(specs, names),
-        run_sizes={name: _run_values(row, specs) for name, row in names.rows.items()},
-        own_sizes={name: row[-1] for name, row in names.rows.items()},
-        relations=names.relations(),
+        inputs=tuple(_arguments(input_names, inputs, facts.forward, sizes, facts.written)),
+        constructor=tuple(_arguments(constructor_names, constructor, facts.constructor, sizes, ())),
+        outputs=_outputs(specs, facts, sizes),
+        weights=_weights(specs, sizes),
+        run_sizes={name: _run_values(row, specs) for name, row in sizes.rows.items()},
+        own_sizes={name: row[-1] for name, row in sizes.rows.items()},
+        relations=sizes.relations(),
         mode=facts.mode,
         max_elements=max(INT32_ELEMENTS, *(_largest(spec) for spec in specs)),
     )
+
+
+def _columns(tables: Sequence[Sequence[Any]]) -> list[Leaves]:
+    """Returns each argument with what it was at every size."""
+    return list(zip(*tables, strict=True))
+
+
+def _names(parameters: Sequence[Parameter], count: int) -> list[str]:
+    """Returns the names of as many arguments as are passed; numbered ones where the signature has fewer."""
+    names = [parameter.name for parameter in parameters[:count]]
+    return names + [f"argument_{place}" for place in range(len(names), count)]
 
 
 def judged_sizes(report: Report) -> list[dict[str, int]]:
@@ -122,12 +124,6 @@ def _problem_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, Ro
     return {name: tuple(table[name] for table in tables) for name in tables[0] if all(name in t for t in tables)}
 
 
-def _constructor_leaves(specs: Sequence[InputSpec]) -> tuple[list[Leaves], dict[str, Leaves]]:
-    positional = [tuple(spec.init[0][k] for spec in specs) for k in range(len(specs[0].init[0]))]
-    named = {key: tuple(spec.init[1]["dict"][key] for spec in specs) for key in specs[0].init[1]["dict"]}
-    return positional, named
-
-
 def _rows(name: str, leaves: Leaves) -> Iterator[tuple[str, Row]]:
     """Yields each extent and each whole number of an argument with its name."""
     first = leaves[0]
@@ -156,27 +152,19 @@ def _body(leaf: Any) -> Any:
     return leaf.get("tuple", leaf.get("dict")) if isinstance(leaf, dict) else None
 
 
-def _passed(
+def _arguments(
     names: Sequence[str], places: Sequence[Leaves], parameters: Sequence[Parameter], sizes: SizeNames,
     written: Sequence[str],
 ) -> Iterator[Argument]:  # fmt: skip
-    """The arguments that are passed in order."""
+    """Yields the arguments that are passed in order, then those that stay at their defaults."""
     defaults = {parameter.name: parameter.default for parameter in parameters}
     for place, (name, leaves) in enumerate(zip(names, places, strict=True)):
         contract = _contract(leaves, sizes, str(place), written)
         yield Argument(name=name, contract=contract, default=defaults.get(name))
-
-
-def _named(named: Mapping[str, Leaves], sizes: SizeNames) -> Iterator[Argument]:
-    for name, leaves in named.items():
-        yield Argument(name=name, contract=_contract(leaves, sizes, name, ()), keyword=True)
-
-
-def _defaults(parameters: Sequence[Parameter], taken: set[str]) -> Iterator[Argument]:
-    for parameter in parameters:
-        if parameter.default is not None and parameter.name not in taken:
-            contract = FixedContract(literal=parameter.default)
-            yield Argument(name=parameter.name, contract=contract, default=parameter.default, passed=False)
+    for parameter in parameters[len(places) :]:
+        if parameter.default is not None and parameter.name not in names:
+            fixed = FixedContract(literal=parameter.default)
+            yield Argument(name=parameter.name, contract=fixed, default=parameter.default, passed=False)
 
 
 def _contract(leaves: Leaves, sizes: SizeNames, place: str, written: Sequence[str]) -> AnyContract:

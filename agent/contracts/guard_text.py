@@ -153,7 +153,7 @@ def _passed(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[str
     """Yields what the judged method is given, in the way in which the judge gave it."""
     for argument, name in zip(arguments, names, strict=True):
         if argument.passed:
-            yield f"{argument.name}={name}" if argument.keyword else name
+            yield name
 
 
 def _checks(arguments: Sequence[Argument], names: Sequence[str]) -> list[str]:
