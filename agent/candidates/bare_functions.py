@@ -179,13 +179,10 @@ def _constructor(parameters: Sequence[Parameter], values: Sequence[str], has_wei
 def _model_text(problem: Problem) -> str:
     """Returns a function that defines what the problem's file defines, and gives its Model."""
     tree = parse_module(problem.source)
-    given = ast.Return(ast.Name("Model", ast.Load()))
-    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    body = [node for node in tree.body if not _is_future_import(node)]
-    definition = ast.FunctionDef(
-        name=WEIGHTS_FUNCTION, args=empty, body=[*body, given], decorator_list=[], returns=None, type_params=[]
-    )
-    return ast.unparse(ast.fix_missing_locations(ast.Module(body=[definition], type_ignores=[]))) + "\n\n\n"
+    definition = parse_module(f"def {WEIGHTS_FUNCTION}():\n    return Model").body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.body = [*(node for node in tree.body if not _is_future_import(node)), *definition.body]
+    return ast.unparse(ast.fix_missing_locations(definition)) + "\n\n\n"
 
 
 def _is_future_import(node: ast.stmt) -> bool:

@@ -112,9 +112,9 @@ def _run(
                 priors=lambda: _priors(db, problem, place, source),
             )  # fmt: skip
             tuned, text = tuner.run(check)
-        kernel = _guarded(problem, text, tuned, evaluator, settings, say) if text else None
-    if kernel is not None:
-        write_tuned(path, kernel, tuned, version("kernelwright") or "(not installed)")
+        guarded = _guarded(problem, text, tuned, evaluator, settings, say) if text else None
+    if guarded is not None:
+        write_tuned(path, guarded, tuned, version("kernelwright") or "(not installed)")
         tuned = tuned.with_(output=str(path))
     if tuned.groups and (picture is not None or tuned.measured):
         tuned = tuned.with_(picture=str(draw_picture(tuned, picture or picture_of(path))))
