@@ -146,5 +146,91 @@ DEVELOPED = (
 )
 """Problems that were at hand while the checks were written."""
 
-PICKED: tuple[Case, ...] = ()
+GROUP_QUERY_ATTENTION = """
+import torch
+from torch import nn
+
+batch = 2
+heads = 4
+length = 40
+width = 16
+
+
+class Model(nn.Module):
+    def __init__(self, groups, is_causal=True):
+        super().__init__()
+        self.groups = groups
+        self.is_causal = is_causal
+
+    def forward(self, query, key, value):
+        key = key.repeat_interleave(self.groups, dim=1)
+        value = value.repeat_interleave(self.groups, dim=1)
+        return nn.functional.scaled_dot_product_attention(query, key, value, is_causal=self.is_causal)
+
+
+def get_inputs():
+    query = torch.randn(batch, length, heads * 2, width).transpose(1, 2)
+    key = torch.randn(batch, length, heads, width).transpose(1, 2)
+    value = torch.randn(batch, length, heads, width).transpose(1, 2)
+    return [query, key, value]
+
+
+def get_init_inputs():
+    return [2]
+"""
+
+TRAINING_NORM = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, x):
+        return torch.relu(self.norm(x))
+
+
+def get_inputs():
+    return [torch.randn(4, 6, 10, 12).to(memory_format=torch.channels_last)]
+
+
+def get_init_inputs():
+    return [6]
+"""
+
+NAMED_PARTS = """
+import torch
+from torch import nn
+
+rows = 24
+columns = 40
+
+
+class Model(nn.Module):
+    def forward(self, parts, mask, low=-1.0):
+        total = parts["left"] * 0.5 + parts["right"]
+        return torch.where(mask, total, torch.full_like(total, low))
+
+
+def get_inputs():
+    parts = {"left": torch.randn(rows, columns), "right": torch.randn(columns)}
+    return [parts, torch.rand(rows, columns) > 0.5]
+
+
+def get_init_inputs():
+    return []
+"""
+
+PICKED = (
+    Case("rope", problem="rope", options=COMPILER),
+    Case("add_layer_norm", problem="add_layer_norm"),
+    Case("embedding", problem="embedding", options=COMPILER),
+    Case("cross_entropy_loss", problem="cross_entropy_loss", options=COMPILER),
+    Case("group_query_attention", source=GROUP_QUERY_ATTENTION, options=COMPILER),
+    Case("training_norm", source=TRAINING_NORM, options=COMPILER),
+    Case("named_parts", source=NAMED_PARTS, options=COMPILER),
+)
 """Problems that were picked afterwards."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,8 +152,10 @@ def _guarded_best(run: Run, evaluator: Evaluator, options: Options, say: Callabl
         say("judging the kernel with its contract")
         return evaluator.evaluate(run.problem, text, repeated)
 
-    interrupted = run.stop_reason is StopReason.INTERRUPTED
-    return guarded_kernel(run.problem, best.source, best.report, None if interrupted else judge)
+    if run.stop_reason is not StopReason.INTERRUPTED:
+        with contextlib.suppress(KeyboardInterrupt):  # the kernel is there: it is written, and the command ends
+            return guarded_kernel(run.problem, best.source, best.report, judge)
+    return guarded_kernel(run.problem, best.source, best.report)
 
 
 def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
