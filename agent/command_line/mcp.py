@@ -80,6 +80,7 @@ def _serve(judging: object, transport: str, host: str, port: int, token: str) ->
 
     assert isinstance(judging, ServerJudge)
     if transport == "stdio":
+        typer.echo(f"agent mcp: stdio, device {judging.device}; the client or Ctrl-C ends it", err=True)
         serve_stdio(judging, __version__)
         return
     typer.echo(f"agent mcp: http://{host}:{port}/mcp, device {judging.device}; Ctrl-C ends it", err=True)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from kernelwright.agent.judging.pool import JudgePool
+    from kernelwright.agent.serving.server import ServerOptions
 
 Devices = Annotated[
     list[str] | None,
@@ -51,8 +57,8 @@ def serve(
 ) -> None:  # fmt: skip
     """Answer verdicts over HTTP: submit, follow, cancel; a page for people at /. Routes: docs/reference/service.md.
 
-    Equal candidates are judged once, also across a restart. Ctrl-C stops it; what was under way is begun again by the
-    next server.
+    Equal candidates are judged once, also across a restart. Ctrl-C or SIGTERM stops it; what was under way is begun
+    again by the next server.
     """
     from kernelwright.agent.errors import require
 
@@ -60,7 +66,6 @@ def serve(
     from kernelwright.agent.command_line.check import allowed_packages
     from kernelwright.agent.serving.routes.quotas import Limits
     from kernelwright.agent.serving.server import ServerOptions, devices_of
-    from kernelwright.agent.serving.server import serve as run
     from kernelwright.errors import InputError
 
     plan = ServerOptions(
@@ -73,10 +78,25 @@ def serve(
         from kernelwright.agent.judging.local_pool import LocalPool
 
         devices = devices_of(device or [])
-        run(plan, lambda: LocalPool(devices, places, judges_per_gpu), lambda line: typer.echo(line, err=True))
+        _run(plan, lambda: LocalPool(devices, places, judges_per_gpu))
         return
     from kernelwright.agent.judging.ray_pool import RayPool
 
     if device or judges_per_gpu > 1:
         raise InputError("--ray: the cluster has a judge for each of its GPUs; leave out --device and --judges-per-gpu")
-    run(plan, lambda: RayPool(ray, workers), lambda line: typer.echo(line, err=True))
+    _run(plan, lambda: RayPool(ray, workers))
+
+
+def _run(plan: ServerOptions, open_pool: Callable[[], JudgePool]) -> None:
+    """Serves; shows progress until the judges are there, then one line with the address."""
+    from kernelwright.agent.serving.server import serve as run
+    from kernelwright.agent.viewing.show.progress import progress
+
+    with ExitStack() as starting:
+        starting.enter_context(progress())("starting the judges")
+
+        def started(line: str) -> None:
+            starting.close()
+            typer.echo(line, err=True)
+
+        run(plan, open_pool, started)

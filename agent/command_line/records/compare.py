@@ -27,13 +27,15 @@ def compare(
     in cost, speed and rungs.
     """
     from kernelwright.agent.databases import open_store
+    from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
     if len(which) < 2:
         raise InputError("give two or more to compare: numbers of trajectories, or names of runs")
     if as_json and markdown:
         raise InputError("choose one of --json and --markdown")
-    with open_store(db, readonly=True) as store:
+    with progress() as say, open_store(db, readonly=True) as store:
+        say("reading what is compared")
         found = _compared(store, which)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))

@@ -40,13 +40,15 @@ def export(
     With neither ID nor --run it is all that there is. What is left out is said on stderr.
     """
     from kernelwright.agent.databases import open_store
+    from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
     if format not in FORMATS:
         raise InputError(f"--format {format!r}: choose {', '.join(FORMATS)}")
     if out is not None and not out.absolute().parent.is_dir():
         raise InputError(f"there is no folder {out.absolute().parent}: make it first, or name another with --out")
-    with open_store(db, readonly=True) as store:
+    with progress() as say, open_store(db, readonly=True) as store:
+        say(f"reading what --format {format} needs")
         if format in ("py", "kernelbench"):
             _folders(store, id, run, format, out)
         else:

@@ -36,12 +36,14 @@ def report(
     problems).
     """
     from kernelwright.agent.databases import open_store
+    from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
     if html + markdown + csv + as_json > 1:
         raise InputError("choose one of --html, --markdown, --csv and --json")
     form = "html" if html else "csv" if csv else "json" if as_json else "markdown" if markdown else ""
-    with open_store(db, readonly=True) as store:
+    with progress() as say, open_store(db, readonly=True) as store:
+        say("writing the report")
         is_run = any(row.name == id for row in store.runs())
         text = _run(store, id, form, against) if is_run else _trajectory(store, id, form)
     _write(text, out or (Path(f"report-{id}.html") if html else None))

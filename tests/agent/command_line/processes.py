@@ -21,6 +21,16 @@ def processes_in(folder: Path) -> list[str]:
     return found
 
 
+def descendants(pid: int) -> list[int]:
+    """Processes that a process has started, and theirs."""
+    found = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, children.read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
 def wait_until_gone(folder: Path, seconds: float) -> None:
     """No process has anything to do with the folder any more."""
     deadline = time.monotonic() + seconds

@@ -84,7 +84,8 @@ def test_ctrl_c_ends_cleanly_and_what_was_under_way_is_begun_again_by_the_next_s
         assert server.stop(signal.SIGINT) == 130
         assert time.monotonic() - began < 10
         assert "event: end" not in list(events)
-    assert [line for line in server.said if "http://" not in line] == ["agent: interrupted\n"]
+    said = [line for line in server.said if "http://" not in line and "starting the judges" not in line]
+    assert said == ["agent: interrupted\n"]
     assert gone(below)
     assert outcomes(ended(serve(), verdict_id)) == ["interrupted", "finished"]
 
@@ -118,13 +119,13 @@ def test_two_servers_do_not_share_a_record(serve):
     serve()
     second = serve()
     assert second.process.wait(500) == 2
-    assert second.said == ["agent: another server uses .kernelwright/service.db: stop it, or give another --store\n"]
+    assert second.said[-1] == "agent: another server uses .kernelwright/service.db: stop it, or give another --store\n"
 
 
 def test_a_server_that_others_can_reach_needs_tokens(serve):
     server = serve("--host", "0.0.0.0")
     assert server.process.wait(500) == 2
-    assert "--token-file" in server.said[0]
+    assert "--token-file" in server.said[-1]
 
 
 def test_a_full_queue_and_a_quota_are_answered_with_429_and_when_to_come_again(serve, submission, hangs, text_only):

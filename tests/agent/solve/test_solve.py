@@ -1,5 +1,6 @@
 """`agent solve` as a user meets it, in a process of its own."""
 
+import contextlib
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
 from tests.agent.command_in_process import agent_here
+from tests.agent.command_line.processes import descendants
 
 ROOT = Path(__file__).parents[3]
 
@@ -113,14 +115,20 @@ def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs
     assert history(killed) == history(folder / ".kernelwright" / "runs.db")
 
 
-def test_an_interrupt_pauses_and_the_same_command_goes_on(tmp_path, script):
+@pytest.mark.parametrize(("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "scancel"])
+def test_a_signal_pauses_and_the_same_command_goes_on(stop, status, tmp_path, script):
+    """A batch scheduler sends SIGTERM to every process of a job, those of candidates and of the compiler included."""
     asked = ("fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--db", "runs.db")
     line, how = command(tmp_path, *asked, "--json")
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
     _wait_for_a_new_turn(process, tmp_path / "runs.db")
-    process.send_signal(signal.SIGINT)
+    receivers = [process.pid] if stop is signal.SIGINT else [*descendants(process.pid), process.pid]
+    for receiver in receivers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(receiver, stop)
     out, err = process.communicate(timeout=500)
-    assert process.returncode == Exit.INTERRUPTED, err
+    assert process.returncode == status, err
+    assert "pausing; the same command goes on from here\n" in err
     paused = json.loads(out)
     assert paused["stop_reason"] == "interrupted"
     done = solve_here(tmp_path, *asked, "--json")
