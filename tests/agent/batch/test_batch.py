@@ -74,6 +74,9 @@ def test_every_trajectory_is_finished_and_the_lanes_say_how_busy_they_were(batch
     told = json.loads((batched.parent / "report" / "report.json").read_text())
     [group] = told["groups"]
     assert (group["figures"]["samples"], group["figures"]["unfinished"]) == (6, 0)
+    kernels = sorted((batched.parent / "report" / "kernels").iterdir())
+    assert [kernel.name.partition("_sample")[0] for kernel in kernels] == ["fused_silu"] * 2 + ["vector_add"] * 2
+    assert all("class ModelNew" in kernel.read_text() for kernel in kernels)
     with Store.open(batched, readonly=True) as store:
         rows = store.trajectories(TrajectoryFilter(run="three"), newest=False)
     assert {(row.problem, row.sample, row.stop_reason) for row in rows} == {

@@ -14,6 +14,8 @@ import pytest
 from kernelwright.agent.errors import Exit, explain
 from kernelwright.agent.interrupts import STOPPING_SOON
 from kernelwright.errors import InputError
+from kernelwright.policies.base import PolicyRefused, Trouble
+from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.report import InfrastructureError
 from tests.agent.command_line.processes import processes_in, wait_until_gone
@@ -110,6 +112,17 @@ def test_debug_shows_the_traceback(tmp_path):
         ),
         (OSError(errno.EACCES, "Permission denied", "/x"), Exit.INFRASTRUCTURE, "Permission denied (/x): give a path"),
         (OSError(errno.EIO, "Input/output error", "/mnt/x"), Exit.INFRASTRUCTURE, "Input/output error (/mnt/x)"),
+        (
+            OSError(errno.ELOOP, "Too many levels of symbolic links", "k.py"),
+            Exit.BAD_INPUT,
+            "(k.py): give another path",
+        ),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "n" * 999), Exit.BAD_INPUT, "nnn...): give another path"),
+        (ModuleNotFoundError("no", name="fastapi"), Exit.INFRASTRUCTURE, "pip install 'kernelwright[serve]'"),
+        (ModuleNotFoundError("no", name="mcp.server"), Exit.INFRASTRUCTURE, "pip install 'kernelwright[mcp]'"),
+        (PolicyRefused("pip install 'x'", Trouble.NOT_INSTALLED), Exit.INFRASTRUCTURE, "pip install 'x'"),
+        (StoreError("agent db migrate", StoreTrouble.OLDER), Exit.BAD_INPUT, "agent db migrate"),
+        (StoreError("a newer one", StoreTrouble.NEWER), Exit.BAD_INPUT, "a newer one"),
         (MemoryError(), Exit.INFRASTRUCTURE, "out of memory"),
         (RuntimeError("odd"), Exit.INFRASTRUCTURE, "please report it: RuntimeError: odd"),
     ],

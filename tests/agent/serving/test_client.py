@@ -85,6 +85,13 @@ def test_a_task_that_is_cancelled_cancels_its_verdict(client, hangs, monkeypatch
     client.cancel(status.verdict_id)
 
 
+def test_what_was_submitted_waits_for_its_verdict_as_a_future_does(client, text_only):
+    submitted = client.submit("fused silu", text_only("submitted"))
+    verdict = submitted.result()
+    assert verdict.report.candidate_hash == submitted.candidate_hash
+    assert verdict == client.result(submitted)
+
+
 def test_events_are_told_until_the_end(client, text_only):
     status = client.submit("fused silu", text_only("told"))
     events = list(client.events(status.verdict_id))

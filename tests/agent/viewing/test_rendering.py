@@ -67,6 +67,15 @@ def test_quiet_shows_nothing_and_starts_no_thread(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_tables_are_not_padded_in_a_pipe(capsys):
+    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.agent.viewing.show.words import facts_table
+
+    console().print(facts_table([("kernel", "short"), ("kept", "a much longer value than the first one")]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["kernel  short", "kept    a much longer value than the first one"]
+
+
 WORK = """
 import time
 from kernelwright.agent.viewing.show import rendering
