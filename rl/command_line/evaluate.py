@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import dataclass
@@ -15,10 +16,18 @@ from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug, 
 
 if TYPE_CHECKING:
     from kernelwright.policies.base import Policy
+    from kernelwright.rl.evaluating.comparing import RecordedEvaluation
     from kernelwright.rl.evaluating.running import EvaluationOptions, EvaluationResult
     from kernelwright.rl.evaluating.suites import Suite
 
 Out = Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/evaluate-POLICY-SUITE")]
+Against = Annotated[
+    Path | None,
+    typer.Option(
+        "--against", help="Compare with an earlier evaluation, problem by problem: its folder, or its rollouts.db.",
+        show_default=False,
+    ),
+]  # fmt: skip
 Card = Annotated[bool, typer.Option("--card", help="Write the figures into the model's own card as well.")]
 
 
@@ -88,6 +97,7 @@ def evaluate(
     policy: PolicyOptions,
     rollouts: RolloutCounts,
     out: Out = None,
+    against: Against = None,
     card: Card = False,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -95,12 +105,14 @@ def evaluate(
     """Measure a policy: compile rate, pass@k, solved within so many turns, fast_p, tokens, by family, with intervals.
 
     Every rollout is in OUT/rollouts.db. Ctrl-C pauses, and the same command goes on. Exits with 0 where all is
-    finished, 2 where you must change something, 3 for this machine's trouble, 130 where it was paused.
+    finished, 1 where pass@1 is lower than that of --against by more than chance explains, 2 where you must change
+    something, 3 for this machine's trouble, 130 where it was paused.
     """
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets
     from kernelwright.rl.evaluating.running import EvaluationOptions
 
     chosen = suite.open()
+    earlier = _earlier(against, chosen)
     place = choose_device(rollouts.device)
     asked = EvaluationOptions(
         policy=policy.label, samples=rollouts.samples, turns=rollouts.turns, device=place,
@@ -113,8 +125,20 @@ def evaluate(
         _opened(policy.policy, policy.adapter, policy.policy_device),
         out or _folder(policy.policy, suite.suite),
         _card(policy.policy if policy.adapter is None else f"transformers:{policy.adapter}", card),
+        earlier,
         as_json,
     )
+
+
+def _earlier(against: Path | None, suite: Suite) -> RecordedEvaluation | None:
+    """Reads the evaluation of --against before anything is sampled. Raises InputError."""
+    if against is None:
+        return None
+    from kernelwright.rl.evaluating.comparing import read_earlier, refuse_unshared
+
+    earlier = read_earlier(against)
+    refuse_unshared(earlier, [problem.hash for problem in suite.problems])
+    return earlier
 
 
 def _opened(policy: str, adapter: str | None, device: str) -> Policy:
@@ -144,8 +168,9 @@ def _card(policy: str, wanted: bool) -> Path | None:
 
 
 def _run(
-    suite: Suite, asked: EvaluationOptions, policy: Policy, folder: Path, card: Path | None, as_json: bool
-) -> None:
+    suite: Suite, asked: EvaluationOptions, policy: Policy, folder: Path, card: Path | None,
+    against: RecordedEvaluation | None, as_json: bool,
+) -> None:  # fmt: skip
     import shlex
 
     from kernelwright.agent.output_files import refuse_unwritable_folder
@@ -156,22 +181,28 @@ def _run(
     command = "rl " + shlex.join(sys.argv[1:])
     try:
         with live_batch(quiet=as_json) as (watch, say):
-            found = evaluate_policy(suite, policy, asked, folder, command, card=card, watch=watch, say=say)
+            result = evaluate_policy(
+                suite, policy, asked, folder, command, card=card, against=against, watch=watch, say=say
+            )
     finally:
         policy.close()
-    _show(found, as_json)
+    _show(result, as_json)
 
 
-def _show(found: EvaluationResult, as_json: bool) -> None:
+def _show(result: EvaluationResult, as_json: bool) -> None:
     from kernelwright.agent.errors import Exit
 
+    comparison = result.comparison
     if as_json:
-        typer.echo(found.evaluation.model_dump_json(indent=2))
+        compared = {} if comparison is None else {"comparison": comparison.model_dump(mode="json")}
+        typer.echo(json.dumps({**result.evaluation.model_dump(mode="json"), **compared}, indent=2))
     else:
         from kernelwright.agent.viewing.show.progress import console
         from kernelwright.rl.evaluating.show import evaluation_view
 
-        console().print(evaluation_view(found))
-    if found.interrupted:
+        console().print(evaluation_view(result))
+    if result.interrupted:
         raise typer.Exit(int(Exit.INTERRUPTED))
-    raise typer.Exit(int(Exit.INFRASTRUCTURE if found.evaluation.unfinished else Exit.DONE))
+    if result.evaluation.unfinished:
+        raise typer.Exit(int(Exit.INFRASTRUCTURE))
+    raise typer.Exit(int(Exit.INCORRECT if comparison is not None and comparison.is_worse else Exit.DONE))

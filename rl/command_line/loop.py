@@ -70,7 +70,7 @@ def loop(
 
     The same command goes on where it was stopped.
     """
-    from kernelwright.rl.training.early_checks import check_problems
+    from kernelwright.rl.training.early_checks import check_loop
     from kernelwright.rl.training.online.options import LoopOptions
 
     groups = (cycle, rollouts, reward, trainer, distribution)
@@ -78,7 +78,7 @@ def loop(
     for group in groups:
         asked |= group.fields()
     options = LoopOptions(**asked)
-    check_problems(options)
+    check_loop(options)
     _looped(options, as_json)
 
 

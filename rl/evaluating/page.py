@@ -8,6 +8,7 @@ from typing import Any
 
 from kernelwright.agent.viewing.report.figures import Estimate
 from kernelwright.agent.viewing.report.files import write_text
+from kernelwright.rl.evaluating.comparing import EvaluationComparison, PassDifference, ProblemChange
 from kernelwright.rl.evaluating.measures import Evaluation
 from kernelwright.rl.evaluating.text_checks import PATTERNS, TextCheckFigures
 
@@ -28,6 +29,54 @@ def write_evaluation(found: Evaluation, folder: Path, command: str, machine: str
         folder / BY_TURN,
         folder / BY_FAMILY,
     ]
+
+
+def write_comparison(compared: EvaluationComparison, folder: Path, command: str, date: str) -> list[Path]:
+    """Writes comparison.md and comparison.json."""
+    title = f"# {compared.after_policy} against {compared.before_policy}"
+    page = "\n".join([title, "", *format_comparison(compared), "", f"`{command}`, {date}."])
+    return [
+        write_text(folder / "comparison.md", page + "\n"),
+        write_text(folder / "comparison.json", compared.model_dump_json(indent=2) + "\n"),
+    ]
+
+
+def format_comparison(compared: EvaluationComparison) -> list[str]:
+    """Writes a comparison as lines of Markdown: the differences, then the problems won and lost."""
+    rows = [
+        [str(figure.turns), f"pass@{figure.k}", f"{figure.before:.1%}", f"{figure.after:.1%}", difference_text(figure)]
+        for figure in compared.passes
+    ]
+    lines = [
+        f"{shared_text(compared)} Intervals: 95 % of the paired difference, bootstrapped over problems.",
+        "",
+        *table(["turns", "figure", "before", "after", "difference"], rows),
+    ]
+    for title, changes in (("Won", compared.won), ("Lost", compared.lost)):
+        lines += ["", f"{title}: {changes_text(changes, len(changes))}."]
+    if compared.remarks:
+        lines += ["", f"Note: {'; '.join(compared.remarks)}."]
+    return lines
+
+
+def difference_text(figure: PassDifference) -> str:
+    """Formats a difference with its interval: `+3.1 % (-1.0 to +7.2)`."""
+    return f"{100 * figure.difference:+.1f} % ({100 * figure.low:+.1f} to {100 * figure.high:+.1f})"
+
+
+def shared_text(compared: EvaluationComparison) -> str:
+    """Says how many problems both evaluations met, and how many are left out because only one did."""
+    text = f"Compared on {compared.shared} shared problems"
+    if compared.only_before or compared.only_after:
+        text += f" ({compared.only_before} only before and {compared.only_after} only after are left out)"
+    return f"{text}."
+
+
+def changes_text(changes: Sequence[ProblemChange], most: int) -> str:
+    """Lists problems with the shares of their rollouts that were right before and after, at most so many."""
+    shown = [f"{change.problem} {change.before:.0%} -> {change.after:.0%}" for change in changes[:most]]
+    more = [f"and {len(changes) - most} more"] if len(changes) > most else []
+    return ", ".join([*shown, *more]) or "none"
 
 
 def format_page(found: Evaluation, command: str, machine: str, date: str) -> str:

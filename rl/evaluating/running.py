@@ -4,7 +4,7 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,22 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, Goal
 from kernelwright.agent.prompts import Prompts
 from kernelwright.policies.base import Policy, Value
+from kernelwright.rl.evaluating.comparing import (
+    DATABASE_FILE,
+    RUN_NAME,
+    EvaluationComparison,
+    RecordedEvaluation,
+    compare_evaluations,
+    read_recorded,
+    refuse_unshared,
+)
 from kernelwright.rl.evaluating.measures import Evaluation, evaluate_rollouts
-from kernelwright.rl.evaluating.page import format_page, write_evaluation
+from kernelwright.rl.evaluating.page import format_page, write_comparison, write_evaluation
 from kernelwright.rl.evaluating.rollouts import read_rollouts
 from kernelwright.rl.evaluating.suites import Suite
 from kernelwright.rl.training.sft.card import machine_line, put_evaluation
-
-RUN_NAME = "evaluation"
-DATABASE_FILE = "rollouts.db"
+from kernelwright.store.database import Store
+from kernelwright.store.records import TrajectoryFilter
 
 
 class EvaluationOptions(Value):
@@ -63,16 +71,22 @@ class EvaluationResult(Value):
     folder: str
     files: tuple[str, ...]
     interrupted: bool
+    comparison: EvaluationComparison | None = None
+    """The comparison with an earlier evaluation, where one was named."""
 
 
 def evaluate_policy(
     suite: Suite, policy: Policy, asked: EvaluationOptions, folder: Path, command: str, *, card: Path | None = None,
+    against: RecordedEvaluation | None = None,
     watch: Callable[[Any], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
 ) -> EvaluationResult:  # fmt: skip
     """Begins or goes on until all is done or Ctrl-C; the page is written either way.
 
-    `card`: a model's folder, whose README gets the figures.
+    `card`: a model's folder, whose README gets the figures. `against`: an earlier evaluation to compare with; raises
+    InputError where it shares no problem with the suite.
     """
+    if against is not None:
+        refuse_unshared(against, [problem.hash for problem in suite.problems])
     folder.mkdir(parents=True, exist_ok=True)
     db = str(folder / DATABASE_FILE)
     batched = run_batch(
@@ -85,6 +99,7 @@ def evaluate_policy(
     keys = {settings.start(problem).key for problem in suite.problems}
     with open_store(db, readonly=True) as store:
         rollouts = read_rollouts(store, RUN_NAME, keys, families, suite.solutions)
+        comparison = None if against is None else _compared(store, keys, against, asked.samples, folder)
     rollouts = [rollout for rollout in rollouts if rollout.sample < asked.samples]
     found = evaluate_rollouts(
         rollouts, families, policy=asked.policy, suite=suite.name, device=asked.device, samples=asked.samples,
@@ -92,8 +107,22 @@ def evaluate_policy(
     )  # fmt: skip
     machine, date = machine_line(asked.device), f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     files = write_evaluation(found, folder, command, machine, date)
+    if comparison is not None:
+        files += write_comparison(comparison, folder, command, date)
     if card is not None:
         put_evaluation(card / "README.md", format_page(found, command, machine, date))
     return EvaluationResult(
-        evaluation=found, folder=str(folder), files=tuple(map(str, files)), interrupted=batched.interrupted
-    )
+        evaluation=found, folder=str(folder), files=tuple(map(str, files)), interrupted=batched.interrupted,
+        comparison=comparison,
+    )  # fmt: skip
+
+
+def _compared(
+    store: Store, keys: Collection[str], against: RecordedEvaluation, samples: int, folder: Path
+) -> EvaluationComparison | None:
+    """Compares the finished rollouts of this evaluation; None where there is none yet."""
+    rows = store.trajectories(TrajectoryFilter(run=RUN_NAME), limit=None, newest=False)
+    rows = [row for row in rows if row.key in keys and row.sample < samples]
+    if not any(row.finished for row in rows):
+        return None
+    return compare_evaluations(against, read_recorded(store, rows, str(folder)))

@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.rl.evaluating.page import percent
+from kernelwright.rl.evaluating.comparing import EvaluationComparison
+from kernelwright.rl.evaluating.page import changes_text, difference_text, percent, shared_text
 from kernelwright.rl.evaluating.running import EvaluationResult
 
 
@@ -23,4 +24,26 @@ def evaluation_view(found: EvaluationResult) -> RenderableType:
         families.add_row(
             name, str(family.problems), percent(family.drafted), percent(family.solved), str(family.any_solved)
         )
-    return Group(Text(head), turns, Text(""), families, Text(f"kept in {found.folder}"))
+    parts: list[RenderableType] = [Text(head), turns, Text(""), families]
+    if found.comparison is not None:
+        parts += [Text(""), comparison_view(found.comparison)]
+    return Group(*parts, Text(f"kept in {found.folder}"))
+
+
+MAX_CHANGES_SHOWN = 8
+"""Problems won or lost that are named on the terminal."""
+
+
+def comparison_view(compared: EvaluationComparison) -> RenderableType:
+    """Shows a comparison with an earlier evaluation."""
+    table = Table("turns", "figure", "before", "after", "difference (95 %)", box=None)
+    for figure in compared.passes:
+        before, after = f"{figure.before:.1%}", f"{figure.after:.1%}"
+        table.add_row(str(figure.turns), f"pass@{figure.k}", before, after, difference_text(figure))
+    lines = [
+        f"won   {len(compared.won)}: {changes_text(compared.won, MAX_CHANGES_SHOWN)}",
+        f"lost  {len(compared.lost)}: {changes_text(compared.lost, MAX_CHANGES_SHOWN)}",
+        *(f"note  {remark}" for remark in compared.remarks),
+    ]
+    head = f"against {compared.before_policy} in {compared.against}. {shared_text(compared)}"
+    return Group(Text(head), table, Text("\n".join(lines)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelwright.agent.databases import open_store
 from kernelwright.policies.model_identity import adapter_folder, model_config
-from kernelwright.rl.training.online.options import OnlineOptions
+from kernelwright.rl.training.online.options import LoopOptions, OnlineOptions
 from kernelwright.rl.training.online.problem_source import ProblemSource
 from kernelwright.rl.training.options import LogOptions, TrainOptions
 from kernelwright.rl.training.plan import refuse_empty
@@ -27,6 +27,16 @@ def check_problems(options: OnlineOptions) -> None:
     _look_at_policy(options)
     with open_store(options.db):
         """It can be written."""
+
+
+def check_loop(options: LoopOptions) -> None:
+    """Looks at a loop's folder and problems before anything heavy is imported. Raises as `check_problems` does, and
+    InputError where the folder holds a loop with other settings.
+    """
+    from kernelwright.rl.training.online.loop_folder import refuse_other_loop
+
+    refuse_other_loop(options)
+    check_problems(options)
 
 
 def _look_at_policy(options: TrainOptions) -> None:

@@ -108,6 +108,17 @@ def write_training_report(
 
 
 def _page(history: Sequence[dict[str, Any]], trained: TrainingResult, plan: TrainingPlan | None, picture: str) -> str:
+    steps = [entry for entry in history if "loss" in entry]
+    names = [name for _, group in CURVE_PANELS for name in group if any(name in entry for entry in steps)]
+    shown = (steps[0], steps[len(steps) // 2], steps[-1]) if steps else ()
+    rows = [(name, *(_told(entry.get(name)) for entry in shown)) for name in names]
+    return render_page(
+        "training.html.j2", title=f"Training: {trained.output}", trained=trained, plan=plan, picture=picture, rows=rows
+    )
+
+
+def render_page(template: str, **fields: Any) -> str:
+    """Renders a template of this folder: one page, nothing loaded from anywhere."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from kernelwright.agent.viewing import report as beside
@@ -116,14 +127,7 @@ def _page(history: Sequence[dict[str, Any]], trained: TrainingResult, plan: Trai
     environment = Environment(
         loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    steps = [entry for entry in history if "loss" in entry]
-    names = [n for _, group in CURVE_PANELS for n in group if any(n in e for e in steps)]
-    rows = (
-        [(n, *(_told(e.get(n)) for e in (steps[0], steps[len(steps) // 2], steps[-1]))) for n in names] if steps else []
-    )
-    return environment.get_template("training.html.j2").render(
-        title=f"Training: {trained.output}", trained=trained, plan=plan, picture=picture, rows=rows
-    )
+    return environment.get_template(template).render(**fields)
 
 
 def _told(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from kernelwright.rl.training.online.looping import Cycle
+    from kernelwright.rl.training.online.loop_folder import Cycle
 
 
 def cycles_view(cycles: Sequence[Cycle], output: Path) -> Group:
@@ -39,4 +39,4 @@ def cycles_view(cycles: Sequence[Cycle], output: Path) -> Group:
         if promoted
         else "no candidate was better: the policy stays as it was"
     )
-    return Group(table, where)
+    return Group(table, where, f"report   {output / 'report.html'}, picture {output / 'loop.png'}")

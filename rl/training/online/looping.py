@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import secrets
-import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from kernelwright.agent.databases import open_store
-from kernelwright.errors import InputError
-from kernelwright.policies.base import Value
 from kernelwright.rl.training.from_log import train_from_log
-from kernelwright.rl.training.online.measuring import HeldOutFigures, PairedComparison, compare, is_better, measure
+from kernelwright.rl.training.online.loop_folder import (
+    POLICY,
+    RECORD,
+    Cycle,
+    begin,
+    champion,
+    loop_id,
+    promote,
+    refuse_other_loop,
+)
+from kernelwright.rl.training.online.loop_report import write_loop_report
+from kernelwright.rl.training.online.measuring import (
+    HeldOutFigures,
+    RolloutProgress,
+    compare,
+    is_better,
+    measure,
+)
 from kernelwright.rl.training.online.options import LoopOptions, OnlineOptions
 from kernelwright.rl.training.online.pooled_judges import Judges
 from kernelwright.rl.training.online.problem_source import ProblemSource, held_out
@@ -28,27 +40,14 @@ from kernelwright.store.database import Store
 from kernelwright.tools.problem import Problem
 
 Say = Callable[[str], None]
-POLICY, RECORD, ASKED = "policy", "loop.jsonl", "asked.json"
-
-
-class Cycle(Value):
-    """The result of one cycle."""
-
-    cycle: int
-    policy: str
-    """The policy that was trained from."""
-    candidate: str
-    measured: tuple[HeldOutFigures, ...]
-    compared: tuple[PairedComparison, ...]
-    promoted: bool
-    why: str
-    seconds: float
 
 
 def run_loop(options: LoopOptions, *, say: Say = lambda step: None, watch: Watch = ignore_step) -> list[Cycle]:
     """Begins or goes on: a cycle that is in the record is not done again. Raises as `train_online` does."""
+    refuse_other_loop(options)
     open_subject(options.policy)
     done = begin(options)
+    write_loop_report(options.output, done)
     splits = held_out(
         options.held_out or ("synth:composition", "synth:depth", "synth:family"), options.held_out_count, options.seed
     )
@@ -80,55 +79,9 @@ def _cycles(
         with (options.output / RECORD).open("a", encoding="utf-8") as file:
             file.write(cycle.model_dump_json() + "\n")
         done.append(cycle)
+        write_loop_report(options.output, done)
         say(f"cycle {number + 1} of {options.cycles}: {why}")
     return done
-
-
-def begin(options: LoopOptions) -> list[Cycle]:
-    """Makes the folder, or goes on in it. Raises InputError where it holds another loop."""
-    options.output.mkdir(parents=True, exist_ok=True)
-    note, identity, done = options.output / ASKED, options.loop_identity, read_record(options.output)
-    known = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
-    if known["identity"] != identity if known else bool(done):
-        raise InputError(
-            f"{options.output} holds a loop with other settings: give those again, or choose another --out"
-        )
-    if known is None:
-        note.write_text(json.dumps({"identity": identity, "loop": secrets.token_hex(4)}), encoding="utf-8")
-    return done
-
-
-def loop_id(options: LoopOptions) -> str:
-    """Returns the id of this loop alone: another one of the same name in the same database never takes up its
-    measurements.
-    """
-    return str(json.loads((options.output / ASKED).read_text(encoding="utf-8"))["loop"])
-
-
-def champion(options: LoopOptions, done: Sequence[Cycle]) -> str:
-    """Returns the policy that was promoted last, or the one that the loop began with."""
-    promoted = [cycle.candidate for cycle in done if cycle.promoted]
-    return promoted[-1] if promoted else options.policy
-
-
-def read_record(folder: Path) -> list[Cycle]:
-    """Reads the cycles that a loop has finished; none where it has not begun."""
-    path = folder / RECORD
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return [Cycle.model_validate(json.loads(line)) for line in lines if line.strip()]
-
-
-def promote(candidate: Path, place: Path) -> None:
-    """Copies a candidate under the loop's own name; the old policy stays until the copy is complete."""
-    beside = place.with_name(f".{place.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)
-    shutil.copytree(candidate, beside)
-    old = place.with_name(f".{place.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if place.exists():
-        place.rename(old)
-    beside.rename(place)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _trained(options: LoopOptions, current: str, number: int, judges: Judges, say: Say, watch: Watch) -> str:
@@ -168,21 +121,21 @@ def _measured(
     options: LoopOptions, policy: str, splits: dict[str, list[Problem]], judges: Judges, say: Say
 ) -> list[HeldOutFigures]:
     """Measures a policy on the same problems with the same seeds, under the loop's own names."""
-    say(f"measuring {policy}")
+    rollouts = options.samples * sum(map(len, splits.values()))
+    progress = RolloutProgress(f"measuring {policy}", rollouts, say)
     with open_store(options.db) as store:
-        return measure_policy(
-            options, policy, splits, judges, store, f"{options.output.name}-{loop_id(options)}", options.samples
-        )
+        name = f"{options.output.name}-{loop_id(options)}"
+        return measure_policy(options, policy, splits, judges, store, name, options.samples, progress)
 
 
 def measure_policy(
     options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: Judges, store: Store, name: str,
-    samples: int = 1
+    samples: int = 1, progress: RolloutProgress | None = None,
 ) -> list[HeldOutFigures]:  # fmt: skip
-    """Measures one policy by its name, its weights whole."""
+    """Measures one policy by its name, its weights whole. Ctrl-C gives up the answers under way."""
     subject = open_subject(policy)
     own = options.model_copy(update={"policy": policy, "temperature": 1.0})
     name = f"{name}-{subject.revision[:8]}"
     with closing(whole_sampler(subject, own)) as sampler:
         rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), name)
-        return measure(rounds, splits, samples, 0)
+        return measure(rounds, splits, samples, 0, progress=progress, give_up=sampler.stop_answering)

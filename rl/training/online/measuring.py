@@ -4,14 +4,19 @@ and the same judges.
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from kernelwright.agent.batch.runs import Batch
 from kernelwright.policies.base import Value
 from kernelwright.rl.training.online.rounds import Round, Rounds
 from kernelwright.tools.problem import Problem
 
+BAR_CHARACTERS = 20
 BOOTSTRAP_DRAWS = 2000
 """Draws of the bootstrap."""
 
@@ -44,14 +49,67 @@ class PairedComparison(Value):
     high: float
 
 
+class RolloutProgress:
+    """Says how far the rollouts of a measurement are: a bar, their number and the time that is left."""
+
+    def __init__(self, title: str, rollouts: int, say: Callable[[str], None]) -> None:
+        self._title, self._rollouts, self._say = title, rollouts, say
+        self._started = time.monotonic()
+        self._known: int | None = None
+        self._earlier = 0
+        """Rollouts of the splits before."""
+
+    def watch(self, split: str, batch: Batch) -> None:
+        """Says the state of a batch of rollouts on one split."""
+        standing = batch.standing
+        done = self._earlier + standing.done
+        if self._known is None:
+            self._known = done - standing.here
+        if batch.pausing:
+            self._say(f"pausing: {done} of {self._rollouts} rollouts are kept, the same command goes on")
+            return
+        share = done / max(1, self._rollouts)
+        bar = "#" * round(BAR_CHARACTERS * share)
+        left = self._estimate(done)
+        self._say(f"{self._title} on {split} [{bar:.<{BAR_CHARACTERS}}] {done} of {self._rollouts} rollouts, {left}")
+
+    def end_split(self, rollouts: int) -> None:
+        """Counts the rollouts of a split that has ended."""
+        self._earlier += rollouts
+
+    def _estimate(self, done: int) -> str:
+        here = done - (self._known or 0)
+        if here <= 0:
+            return "no estimate before the first one ends"
+        seconds = (time.monotonic() - self._started) / here * (self._rollouts - done)
+        return f"about {format_duration(seconds)} left"
+
+
+def format_duration(seconds: float) -> str:
+    """Returns a duration to two digits: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{math.ceil(seconds / 5) * 5} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def measure(
-    rounds: Rounds, splits: Mapping[str, Sequence[Problem]], samples: int, step: int, label: str = "held-out"
-) -> list[HeldOutFigures]:
-    """The same step and label give the same seeds, so two policies meet the same draws."""
-    return [
-        measured(name, rounds.run(step, problems, group=samples, label=f"{label}/{name.replace('/', '_')}"))
-        for name, problems in splits.items()
-    ]
+    rounds: Rounds, splits: Mapping[str, Sequence[Problem]], samples: int, step: int, label: str = "held-out", *,
+    progress: RolloutProgress | None = None, give_up: Callable[[], None] = lambda: None,
+) -> list[HeldOutFigures]:  # fmt: skip
+    """Measures the splits one after the other. The same step and label give the same seeds, so two policies meet the
+    same draws.
+
+    give_up: ends the answers that are made in this process; called after Ctrl-C.
+    """
+    figures = []
+    for name, problems in splits.items():
+        watch = partial(progress.watch, name) if progress else lambda batch: None
+        run_label = f"{label}/{name.replace('/', '_')}"
+        rollouts = rounds.run(step, problems, group=samples, label=run_label, watch=watch, give_up=give_up)
+        figures.append(measured(name, rollouts))
+        if progress:
+            progress.end_split(samples * len(problems))
+    return figures
 
 
 def measured(split: str, found: Round) -> HeldOutFigures:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.agent.batch.lanes import Lanes, PolicyLane
-from kernelwright.agent.batch.runs import Batch, list_jobs
+from kernelwright.agent.batch.runs import Batch, BatchStatus, list_jobs
 from kernelwright.agent.loop.run_verdicts import Evaluates, RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
@@ -62,14 +62,19 @@ class Rounds:
         self._stopped = False
         self._lock = threading.Lock()
 
-    def run(self, step: int, problems: Sequence[Problem], *, group: int | None = None, label: str = "step") -> Round:
+    def run(
+        self, step: int, problems: Sequence[Problem], *, group: int | None = None, label: str = "step",
+        watch: Callable[[Batch], None] = lambda batch: None, give_up: Callable[[], None] = lambda: None,
+    ) -> Round:  # fmt: skip
         """Goes on where an earlier process stopped in this very round.
 
-        Raises InfrastructureError, PolicyError, StoreError.
+        watch: called with the round's batch ten times a second. give_up: ends the answers that are made here; called
+        after Ctrl-C. Raises InfrastructureError, PolicyError, StoreError.
         """
         started, name = time.monotonic(), self.run_name(step, label)
         own = list(problems)[self._rank :: self._world]
-        self._sample(name, own, group or self._options.group, step)
+        batch = self._open_batch(name, own, group or self._options.group, step, give_up)
+        _refuse_stopped_runs(batch.run(max(1, len(own) * (group or self._options.group)), watch), name)
         log = load_log(self._store, self._wanted(), CandidateFilter(run=name))
         figures = figures_of(log.all_scored) | {
             "zero_variance": log.zero_variance / max(log.groups, 1),
@@ -104,7 +109,9 @@ class Rounds:
             temperature=self._options.temperature,
         )
 
-    def _sample(self, name: str, problems: Sequence[Problem], group: int, step: int) -> None:
+    def _open_batch(
+        self, name: str, problems: Sequence[Problem], group: int, step: int, give_up: Callable[[], None]
+    ) -> Batch:
         options, jobs = self._options, list_jobs(problems, group)
         settings = settings_of(options, self._policy, step)
         lanes = Lanes(max(1, len(jobs)), options.judges, gpu=False)
@@ -115,13 +122,15 @@ class Rounds:
         run = self._store.open_run(name, {"step": step, "group": group, "policy": options.policy})
         lane = PolicyLane(self._policy, lanes.policy, lanes.close, self._together)
         judging = RunJudge(self._judges, judge_options(options.judge, options.own_work), self._trials)
-        batch = Batch(self._store, run, jobs, lane, judging, settings, lanes)
-        counts = batch.run(max(1, len(jobs)))
-        if counts.jobs and counts.paused > counts.jobs // 2:
-            raise InfrastructureError(
-                f"{counts.paused} of {counts.jobs} trajectories of {name} were stopped by this "
-                "machine's trouble: see agent db"
-            )
+        return Batch(self._store, run, jobs, lane, judging, settings, lanes, give_up=give_up)
+
+
+def _refuse_stopped_runs(counts: BatchStatus, name: str) -> None:
+    if counts.jobs and counts.paused > counts.jobs // 2:
+        raise InfrastructureError(
+            f"{counts.paused} of {counts.jobs} trajectories of {name} were stopped by this "
+            "machine's trouble: see agent db"
+        )
 
 
 def settings_of(options: OnlineOptions, policy: Policy, step: int) -> Settings:

@@ -242,7 +242,8 @@ def test_a_policy_that_takes_adapters_follows_by_a_folder_a_round(novice, tmp_pa
 
 @pytest.mark.slow
 def test_a_loop_promotes_a_candidate_that_is_better_and_does_no_cycle_twice(novice, problems, tmp_path):
-    from kernelwright.rl.training.online.looping import POLICY, run_loop
+    from kernelwright.rl.training.online.loop_folder import POLICY
+    from kernelwright.rl.training.online.looping import run_loop
     from kernelwright.rl.training.online.options import LoopOptions
 
     fields = options(novice, problems, tmp_path / "loop").model_dump()

@@ -60,7 +60,8 @@ def test_the_reward_of_a_gpus_verdicts_counts_speed_where_none_is_named(novice, 
 
 
 def test_a_loop_of_another_policy_or_of_none_is_refused(novice, problems, tmp_path):
-    from kernelwright.rl.training.online.looping import begin, run_loop
+    from kernelwright.rl.training.online.loop_folder import begin
+    from kernelwright.rl.training.online.looping import run_loop
     from kernelwright.rl.training.online.options import LoopOptions
 
     fields = {**options(novice, problems, tmp_path / "loop").model_dump(), "held_out": (problems,), "cycles": 1}

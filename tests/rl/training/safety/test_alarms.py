@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.rl.training.online.looping import promote, read_record
+from kernelwright.rl.training.online.loop_folder import promote, read_record
 from kernelwright.rl.training.online.measuring import (
     HeldOutFigures,
     PairedComparison,

@@ -1,0 +1,88 @@
+"""The folder of a loop: its identity, the record of its cycles, and the policy that was promoted last.
+
+Imports nothing heavy: a loop with other settings is refused before a model is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Value
+from kernelwright.rl.training.online.measuring import HeldOutFigures, PairedComparison
+from kernelwright.rl.training.online.options import LoopOptions
+
+POLICY, RECORD, SETTINGS_FILE = "policy", "loop.jsonl", "asked.json"
+
+
+class Cycle(Value):
+    """The result of one cycle."""
+
+    cycle: int
+    policy: str
+    """The policy that was trained from."""
+    candidate: str
+    measured: tuple[HeldOutFigures, ...]
+    compared: tuple[PairedComparison, ...]
+    promoted: bool
+    why: str
+    seconds: float
+
+
+def refuse_other_loop(options: LoopOptions) -> None:
+    """Raises InputError where the folder holds a loop with other settings. Writes nothing."""
+    note = options.output / SETTINGS_FILE
+    known = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
+    is_other = known["identity"] != options.loop_identity if known else bool(read_record(options.output))
+    if is_other:
+        raise InputError(
+            f"{options.output} holds a loop with other settings: give those again, or choose another --out"
+        )
+
+
+def begin(options: LoopOptions) -> list[Cycle]:
+    """Makes the folder, or goes on in it. Raises InputError where it holds another loop."""
+    refuse_other_loop(options)
+    options.output.mkdir(parents=True, exist_ok=True)
+    note = options.output / SETTINGS_FILE
+    if not note.is_file():
+        facts = {"identity": options.loop_identity, "loop": secrets.token_hex(4)}
+        note.write_text(json.dumps(facts), encoding="utf-8")
+    return read_record(options.output)
+
+
+def loop_id(options: LoopOptions) -> str:
+    """Returns the id of this loop alone: another one of the same name in the same database never takes up its
+    measurements.
+    """
+    return str(json.loads((options.output / SETTINGS_FILE).read_text(encoding="utf-8"))["loop"])
+
+
+def champion(options: LoopOptions, cycles: Sequence[Cycle]) -> str:
+    """Returns the policy that was promoted last, or the one that the loop began with."""
+    promoted = [cycle.candidate for cycle in cycles if cycle.promoted]
+    return promoted[-1] if promoted else options.policy
+
+
+def read_record(folder: Path) -> list[Cycle]:
+    """Reads the cycles that a loop has finished; none where it has not begun."""
+    path = folder / RECORD
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [Cycle.model_validate(json.loads(line)) for line in lines if line.strip()]
+
+
+def promote(candidate: Path, target: Path) -> None:
+    """Copies a candidate under the loop's own name; the old policy stays until the copy is complete."""
+    beside = target.with_name(f".{target.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.copytree(candidate, beside)
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    beside.rename(target)
+    shutil.rmtree(old, ignore_errors=True)

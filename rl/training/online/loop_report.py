@@ -1,0 +1,65 @@
+"""The report of a loop, beside its record: loop.png and report.html, written anew after every cycle."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelwright.rl.training.online.loop_folder import Cycle
+from kernelwright.rl.training.online.measuring import PairedComparison
+from kernelwright.rl.training.report import render_page
+
+PICTURE, PAGE = "loop.png", "report.html"
+
+
+def write_loop_report(folder: Path, cycles: Sequence[Cycle]) -> None:
+    """Writes both files; nothing where no cycle has ended."""
+    if not cycles:
+        return
+    draw_cycles(folder / PICTURE, cycles)
+    picture = base64.b64encode((folder / PICTURE).read_bytes()).decode()
+    page = render_page("loop.html.j2", title=f"Loop: {folder}", cycles=cycles, picture=picture)
+    (folder / PAGE).write_text(page, encoding="utf-8")
+
+
+def draw_cycles(path: Path, cycles: Sequence[Cycle]) -> None:
+    """Draws pass@1 on each held-out split after each cycle: the candidate of the cycle, with the 95 % interval of its
+    difference, over the policy that it was trained from.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    splits = [comparison.split for comparison in cycles[0].compared]
+    figure = Figure(figsize=(max(5.0, 4.2 * len(splits)), 3.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    numbers = [cycle.cycle + 1 for cycle in cycles]
+    for place, split in enumerate(splits):
+        axes = figure.add_subplot(1, len(splits), place + 1)
+        _draw_split(axes, numbers, [cycle.compared[place] for cycle in cycles], [cycle.promoted for cycle in cycles])
+        axes.set_title(split, fontsize=9)
+        axes.set_xlabel("cycle")
+        axes.set_ylabel("held-out pass@1, %")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.set_xlim(0.5, numbers[-1] + 0.5)
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False, fontsize=7)
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+
+
+def _draw_split(
+    axes: Any, numbers: Sequence[int], compared: Sequence[PairedComparison], promoted: Sequence[bool]
+) -> None:
+    """Draws one held-out split. The interval is that of the difference, set at the candidate's figure."""
+    after = [100 * comparison.after for comparison in compared]
+    below = [100 * max(0.0, comparison.difference - comparison.low) for comparison in compared]
+    above = [100 * max(0.0, comparison.high - comparison.difference) for comparison in compared]
+    before = [100 * comparison.before for comparison in compared]
+    axes.plot(numbers, before, "_", markersize=16, color="#888888", label="policy before the cycle")
+    axes.errorbar(numbers, after, yerr=[below, above], fmt="none", ecolor="#9ecae1", capsize=3)
+    for is_promoted, marker, name in ((True, "o", "candidate, promoted"), (False, "x", "candidate, not promoted")):
+        points = [(n, y) for n, y, own in zip(numbers, after, promoted, strict=True) if own is is_promoted]
+        if points:
+            axes.plot([n for n, _ in points], [y for _, y in points], marker, color="#2171b5", label=name)
