@@ -26,6 +26,31 @@ class AveragedPolicy(Value):
     """Training steps that it had seen."""
 
 
+TRAINING_FACTS = (
+    "base", "method", "formula", "seed", "loss", "rows", "steps", "step", "trained_on", "trained_from", "created",
+)  # fmt: skip
+"""Fields of a card that are facts of one training: a later training has its own."""
+MAX_ANCESTORS = 8
+"""Earlier trainings that a card keeps, the latest ones."""
+
+
+class Training(Value):
+    """The facts of one training that led to a model."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    base: str | None = None
+    method: str | None = None
+    formula: str | None = None
+    seed: int | None = None
+    loss: float | None = None
+    rows: dict[str, int] = {}
+    steps: int | None = None
+    trained_on: tuple[str, ...] = ()
+    trained_from: str | None = None
+    created: int | None = None
+
+
 class PolicyCard(Value):
     """The card. A folder that says nothing has the defaults; a fact that is not known here is kept as it is."""
 
@@ -36,14 +61,14 @@ class PolicyCard(Value):
     parameters: int | None = None
     """Weights, all of them counted, an adapter's with its base's."""
     base: str | None = None
-    """The model that the fine-tuning began with: a folder, a hub name, or `new:14m` for random weights."""
+    """The model that its last training began with: a folder, a hub name, or `new:14m` for random weights."""
     seed: int | None = None
     loss: float | None = None
-    """The loss of its fine-tuning, in nats a token."""
+    """The last loss of its last training; of `sft` and `rft` in nats a token."""
     rows: dict[str, int] = {}
-    """Rows of its fine-tuning, by what became of them."""
+    """Rows of its last training, by what became of them."""
     method: str | None = None
-    """The method of the reinforcement learning after it: `grpo`, `rft`, `dpo`, `kto`."""
+    """The method of its last training: `sft`, `grpo`, `rft`, `dpo`, `kto`."""
     formula: str | None = None
     """The formula of the reward: `execution@1`."""
     steps: int | None = None
@@ -52,6 +77,10 @@ class PolicyCard(Value):
     """The step at which a checkpoint was kept, where its training had not ended."""
     trained_on: tuple[str, ...] = ()
     """Problem sets of that training."""
+    trained_from: str | None = None
+    """The corpus or the log of that training."""
+    ancestors: tuple[Training, ...] = ()
+    """The trainings before the last one, the oldest first."""
     created: int | None = None
     """Seconds since 1970, UTC."""
     lineage: tuple[str, ...] = ()
@@ -80,12 +109,23 @@ def read_card(folder: Path) -> PolicyCard:
 
 
 def read_cards(folder: Path, adapter: str | Path | None = None) -> PolicyCard:
-    """The model's card, in which what its adapter says of itself comes first. Raises PolicyRefused."""
+    """The model's card; with an adapter the adapter's own, with what it does not say of itself from the model's: never
+    the facts of the model's training. Raises PolicyRefused.
+    """
     card = read_card(folder)
     if adapter is None:
         return card
     own = read_card(Path(adapter).expanduser()).model_dump(mode="json", exclude_unset=True)
-    return PolicyCard.model_validate({**card.model_dump(mode="json", exclude_unset=True), **own})
+    shared = card.model_dump(mode="json", exclude_unset=True, exclude={*TRAINING_FACTS})
+    return PolicyCard.model_validate({**shared, **own})
+
+
+def trainings_of(card: PolicyCard) -> tuple[Training, ...]:
+    """Returns the trainings of a model, the oldest first: those before the last one, and the last one where the card
+    tells of any.
+    """
+    last = Training.model_validate(card.model_dump(exclude_unset=True, include={*TRAINING_FACTS}))
+    return (*card.ancestors, *([last] if last.model_fields_set else []))[-MAX_ANCESTORS:]
 
 
 def write_card(folder: Path, card: PolicyCard) -> None:
@@ -98,7 +138,15 @@ def front_matter(card: PolicyCard) -> str:
     """The head of a README.md as model hubs read it: base model, tags, library. Ends with an empty line."""
     from huggingface_hub import ModelCardData
 
-    base = card.base if card.base and not card.base.startswith("new:") and card.base.count("/") == 1 else None
+    is_hub_name = (
+        bool(card.base) and ":" not in card.base and card.base.count("/") == 1 and not Path(card.base).exists()
+    )
+    base = card.base if is_hub_name else None
     tags = ["triton", "gpu-kernels", "kernelwright", *filter(None, [card.method])]
     data = ModelCardData(base_model=base, library_name="transformers", pipeline_tag="text-generation", tags=tags)
     return f"---\n{data.to_yaml()}\n---\n\n"
+
+
+def _is_hub_name(base: str) -> bool:
+    """Whether a base is `OWNER/NAME` on a model hub, and neither a folder nor `new:SIZE`."""
+    return ":" not in base and base.count("/") == 1 and not Path(base).exists()

@@ -225,7 +225,9 @@ class _Loaded:
             draw(self._model, rows, self.ends, self._pad, self.spell, cache, self.between)
         except torch.OutOfMemoryError as error:
             raise PolicyRefused(
-                f"out of GPU memory with {len(rows)} rows at once: lower at_once or max_tokens", Trouble.MEMORY
+                f"out of GPU memory with {len(rows)} rows at once: give a smaller --reply-tokens, "
+                "or --at-once (rl train: --places)",
+                Trouble.MEMORY,
             ) from error
         log.debug("%d rows in %.2f s", len(rows), time.monotonic() - started)
         return revision

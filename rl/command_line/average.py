@@ -25,11 +25,11 @@ def average(
 
     Measure it with rl evaluate.
     """
+    from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.rl.training.averaging import average_policies as mean_of
 
-    done = mean_of(
-        policies, output, storage=parse_storage(storage), force=force, say=lambda line: typer.echo(line, err=True)
-    )
+    with progress(as_json) as say:
+        done = mean_of(policies, output, storage=parse_storage(storage), force=force, say=say)
     if as_json:
         typer.echo(done.model_dump_json(indent=2))
         return

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Corpora: import, generate, clean, report.", no_args_is_help=True)
 
+LEARNING_TEMPERATURE = 1.6
+"""The sampling temperature at which the policy that ships has right and wrong drafts of nearly every generated problem;
+at 1 it solves most of them, and a log of that teaches nothing (docs/how-to/train-from-a-log.md).
+"""
 Out = Annotated[Path, typer.Option("--out", help="The folder that is written.")]
 
 
@@ -75,14 +79,19 @@ def problems(
     debug: Debug = False,
 ) -> None:
     """Generate problems, a file each in KernelBench form: for `agent batch DIR`, whose log is then trained on."""
-    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.rl.training.online.problem_files import write_problems
 
-    written = write_problems(out, n, kind, seed, against or ())
+    with progress(as_json) as say:
+        say(f"drawing {n:,} problems")
+        written = write_problems(out, n, kind, seed, against or ())
     if as_json:
         typer.echo(json.dumps([str(path) for path in written], indent=1))
     else:
-        console().print(f"{len(written)} problems in {out}: agent batch {out} --samples 8 --temperature 1 --db runs.db")
+        console().print(
+            f"{len(written)} problems in {out}: agent batch {out} --samples 8 --temperature {LEARNING_TEMPERATURE:g} "
+            "--turns 1 --db runs.db"
+        )
 
 
 @app.command(cls=WrappingCommand)
@@ -147,13 +156,15 @@ def import_(
     debug: Debug = False,
 ) -> None:
     """Read a corpus of others into rows. Records that cannot be read are left out and counted."""
+    from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.rl.data.corpus_arguments import parse_corpus_format
     from kernelwright.rl.data.importing.formats import ImportOptions
     from kernelwright.rl.data.importing.reading import import_corpus
 
-    result = import_corpus(
-        parse_corpus_format(form), path, out, ImportOptions(licence=licence, any_licence=any_licence)
-    )
+    corpus_format, options = parse_corpus_format(form), ImportOptions(licence=licence, any_licence=any_licence)
+    with progress(as_json) as say:
+        say(f"reading {path}")
+        result = import_corpus(corpus_format, path, out, options)
     _show_imported(result, as_json)
 
 
@@ -232,13 +243,15 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Count a corpus, hold it against the suites, and write report.md, figures and provenance.json."""
-    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.rl.data.corpus_figures import gather_facts
     from kernelwright.rl.data.corpus_report import write_report
 
-    facts = gather_facts(corpus, list(against or ()))
     folder = corpus if corpus.is_dir() else corpus.parent
-    written = write_report(folder, facts, out or folder)
+    with progress(as_json) as say:
+        say(f"counting {corpus}")
+        facts = gather_facts(corpus, list(against or ()))
+        written = write_report(folder, facts, out or folder)
     if as_json:
         typer.echo(facts.model_dump_json(indent=1, exclude={"lengths"}))
         return

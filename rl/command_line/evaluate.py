@@ -191,6 +191,7 @@ def _run(
 
 def _show(result: EvaluationResult, as_json: bool) -> None:
     from kernelwright.agent.errors import Exit
+    from kernelwright.rl.command_line.show.resuming import STOPPED
 
     comparison = result.comparison
     if as_json:
@@ -202,6 +203,7 @@ def _show(result: EvaluationResult, as_json: bool) -> None:
 
         console().print(evaluation_view(result))
     if result.interrupted:
+        typer.echo(STOPPED, err=True)
         raise typer.Exit(int(Exit.INTERRUPTED))
     if result.evaluation.unfinished:
         raise typer.Exit(int(Exit.INFRASTRUCTURE))

@@ -68,7 +68,7 @@ def loop(
 ) -> None:
     """Collect, train, measure on held-out problems, and promote only what is better; cycle after cycle.
 
-    The same command goes on where it was stopped.
+    Writes loop.jsonl, loop.png and report.html after each cycle. The same command goes on where it was stopped.
     """
     from kernelwright.rl.training.early_checks import check_loop
     from kernelwright.rl.training.online.options import LoopOptions
@@ -84,11 +84,12 @@ def loop(
 
 def _looped(options: LoopOptions, as_json: bool) -> None:
     from kernelwright.rl.command_line.show.looping import cycles_view
+    from kernelwright.rl.command_line.show.resuming import goes_on_later
     from kernelwright.rl.command_line.show.training import live_training
     from kernelwright.rl.training.online.looping import run_loop
 
-    with live_training(quiet=as_json) as (watch, say):
-        done = run_loop(options, say=say, watch=watch)
+    with live_training(quiet=as_json) as shown, goes_on_later():
+        done = run_loop(options, say=shown.say, watch=shown.watch)
     if as_json:
         import json
 

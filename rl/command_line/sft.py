@@ -153,13 +153,12 @@ def sft(
 def _trained(options: SftOptions, quiet: bool) -> FineTuningResult:
     import shlex
 
+    from kernelwright.rl.command_line.show.lines import said_lines
+    from kernelwright.rl.command_line.show.resuming import goes_on_later
     from kernelwright.rl.training.sft.running import train
 
-    def say(text: str) -> None:
-        if not quiet:
-            typer.echo(text, err=True)
-
-    return train(options, say, "rl " + shlex.join(sys.argv[1:]))
+    with said_lines(quiet) as say, goes_on_later():
+        return train(options, say, "rl " + shlex.join(sys.argv[1:]))
 
 
 def _show(trained: FineTuningResult, as_json: bool) -> None:
@@ -167,6 +166,8 @@ def _show(trained: FineTuningResult, as_json: bool) -> None:
         typer.echo(trained.model_dump_json(indent=2))
         return
     held = "" if trained.held_loss is None else f" ({trained.held_loss:.4f} on rows kept back)"
+    rows = "; ".join(f"{name}: {number:,}" for name, number in sorted(trained.rows.items()))
+    typer.echo(f"rows     {rows}")
     typer.echo(f"trained  {trained.steps} steps in {trained.seconds:.0f} s, {trained.tokens_a_second:,.0f} tokens/s")
     typer.echo(f"loss     {trained.loss:.4f} nats a token{held}")
     typer.echo(f"model    {trained.output}")

@@ -33,7 +33,7 @@ def stats(
     """
     from kernelwright.agent.command_line.arguments import named_database
     from kernelwright.agent.databases import open_store
-    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.errors import InputError
     from kernelwright.rl.command_line.show.stats import stats_view
     from kernelwright.rl.log.defaults import choose_formula
@@ -41,7 +41,8 @@ def stats(
     from kernelwright.store.records import CandidateFilter
 
     chosen = CandidateFilter(run=run, problem=problem, policy_revision=revision)
-    with open_store(named_database(db, database), readonly=True) as store:
+    with progress(as_json) as say, open_store(named_database(db, database), readonly=True) as store:
+        say(f"reading {store.where}")
         found = stats_of(store, choose_formula(store, reward, chosen), chosen)
     if found.turns == 0:
         narrow = " with this filter" if run or problem or revision else ""

@@ -27,9 +27,12 @@ def tokenizer(
 
     The same corpus gives the same tokenizer. Prints how many tokens a completion takes.
     """
+    from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.rl.training.tokenizing import make_tokenizer
 
-    made = make_tokenizer(data, out, vocabulary, longest)
+    with progress(as_json) as say:
+        say(f"making a tokenizer from {data}")
+        made = make_tokenizer(data, out, vocabulary, longest)
     if as_json:
         typer.echo(made.model_dump_json(indent=2))
         return

@@ -157,19 +157,20 @@ def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:
 
 
 def _trained_from_log(options: LogOptions, dry_run: bool, as_json: bool) -> None:
-    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.rl.command_line.show.resuming import goes_on_later
     from kernelwright.rl.command_line.show.training import live_training, plan_view, trained_view
     from kernelwright.rl.training.from_log import train_from_log
     from kernelwright.rl.training.processes import leave_process_group
 
-    def show(plan: Any) -> None:
-        if as_json and dry_run:
-            typer.echo(plan.model_dump_json(indent=2))
-        elif not as_json:
-            console().print(plan_view(plan))
+    with live_training(quiet=as_json, from_log=True) as shown, goes_on_later():
 
-    with live_training(quiet=as_json) as (watch, say):
-        trained = train_from_log(options, show=show, say=say, watch=watch, dry_run=dry_run)
+        def show(plan: Any) -> None:
+            if as_json and dry_run:
+                typer.echo(plan.model_dump_json(indent=2))
+            elif not as_json:
+                shown.print(plan_view(plan))
+
+        trained = train_from_log(options, show=show, say=shown.say, watch=shown.watch, dry_run=dry_run)
     leave_process_group()
     if trained is not None and trained.first:
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))
@@ -186,12 +187,13 @@ def _online(asked: dict[str, Any], as_json: bool) -> None:
 
 
 def _trained_online(options: OnlineOptions, as_json: bool) -> None:
+    from kernelwright.rl.command_line.show.resuming import goes_on_later
     from kernelwright.rl.command_line.show.training import live_training, trained_view
     from kernelwright.rl.training.online.training import train_online
     from kernelwright.rl.training.processes import leave_process_group
 
-    with live_training(quiet=as_json) as (watch, say):
-        trained = train_online(options, say=say, watch=watch)
+    with live_training(quiet=as_json) as shown, goes_on_later():
+        trained = train_online(options, say=shown.say, watch=shown.watch)
     leave_process_group()
     if trained.first:
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))

@@ -33,6 +33,8 @@ class Refusal(StrEnum):
     ALONE = "alone"
     ZERO_VARIANCE = "zero_variance"
     ONE_SIDED = "one_sided"
+    REPEATED = "repeated"
+    UNPAIRED = "unpaired"
 
 
 REFUSAL_TEXTS: dict[Refusal, tuple[str, str]] = {
@@ -55,7 +57,7 @@ REFUSAL_TEXTS: dict[Refusal, tuple[str, str]] = {
     "collect again: the sampler gave numbers that cannot be right"),
     Refusal.INEXACT: (
         "not sampled from the policy's own distribution (greedy, top-p, top-k, min-p or a repetition penalty)",
-        "collect with --temperature 1, or use --method rft",
+        "collect with --temperature 1.6, or use --method rft",
     ),
     Refusal.TOKENIZER: ("written with another tokenizer than the policy's",
     "name the policy that wrote it with --policy"),
@@ -68,12 +70,15 @@ REFUSAL_TEXTS: dict[Refusal, tuple[str, str]] = {
     Refusal.TEMPERATURE: ("sampled at another temperature than most of the log", "choose one with --temperature T"),
     Refusal.TOO_OLD: ("its policy is too many revisions back, or none of this one's ancestors",
     "collect anew, raise --max-age, or use --method rft"),
-    Refusal.TOO_LONG: ("prompt and reply do not fit the policy's context", "raise --max-length"),
+    Refusal.TOO_LONG: ("prompt and reply do not fit --max-length, or the policy's context",
+    "raise --max-length, up to the policy's context"),
     Refusal.INCORRECT: ("not correct, and this method learns from correct turns only", "nothing to do"),
     Refusal.ALONE: ("alone in its group: nothing to compare it with", "collect more --samples a problem"),
     Refusal.ZERO_VARIANCE: ("its whole group earned the same: no gradient",
     "nothing to do; harder or easier problems help"),
     Refusal.ONE_SIDED: ("its prompt has only good or only bad replies: no pair", "collect more --samples a problem"),
+    Refusal.REPEATED: ("the same program of the same prompt is used already", "nothing to do"),
+    Refusal.UNPAIRED: ("its prompt has more replies of its kind than of the other", "--method kto learns from it"),
 }  # fmt: skip
 """For each reason, a description of the turns and the advice to the user."""
 

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,7 @@ def write_policy(
 
 def _readme(name: str, card: PolicyCard) -> str:
     """For people: what the card says, and where its figures go (`rl evaluate --card`)."""
-    content = card.model_dump(mode="json", exclude_unset=True, exclude={"lineage", "averaged", "rows"})
-    rows = [f"| {key.replace('_', ' ')} | {value} |" for key, value in content.items() if value not in (None, "", [])]
+    content = card.model_dump(exclude_unset=True, exclude={"lineage", "averaged", "ancestors"})
     lineage = " -> ".join(card.lineage) or "not known"
     return front_matter(card) + "\n".join(
         [
@@ -131,11 +131,38 @@ def _readme(name: str, card: PolicyCard) -> str:
             "",
             "It writes Triton kernels. What it writes is to be judged by the tools before anybody relies on it.",
             "",
-            "|  |  |",
-            "|---|---|",
-            *rows,
+            *_fact_table(content),
             "",
+            *_earlier_trainings(card),
             f"Revisions of the weights that led to it: {lineage}.",
             "",
         ]
     )
+
+
+def _earlier_trainings(card: PolicyCard) -> list[str]:
+    """Writes a table for each training before the last one."""
+    lines = []
+    for number, training in enumerate(card.ancestors, 1):
+        title = f"## Earlier training {number}" if len(card.ancestors) > 1 else "## The training before"
+        lines += [title, "", *_fact_table(training.model_dump(exclude_unset=True)), ""]
+    return lines
+
+
+def _fact_table(content: dict[str, Any]) -> list[str]:
+    rows = [
+        f"| {key.replace('_', ' ')} | {_fact_text(key, value)} |"
+        for key, value in content.items()
+        if value not in (None, "", (), {}, [])
+    ]
+    return ["|  |  |", "|---|---|", *rows]
+
+
+def _fact_text(key: str, value: Any) -> str:
+    if key == "created":
+        return datetime.fromtimestamp(value, UTC).isoformat()
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {number:,}" for name, number in value.items())
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    return str(value)

@@ -23,7 +23,13 @@ from kernelwright.rl.training.processes import first_before_others, only_in_firs
 from kernelwright.rl.training.report import TrainingResult, draw_curves, write_training_report
 from kernelwright.rl.training.safety.alarms import Limits, TrainingAlarm
 from kernelwright.rl.training.subject import Subject, load_for_training, open_subject, parameters
-from kernelwright.rl.training.trl_settings import check_settings, decided_fields, refuse_decided, warm_up_steps
+from kernelwright.rl.training.trl_settings import (
+    check_settings,
+    decided_fields,
+    keep_trainer_quiet,
+    refuse_decided,
+    warm_up_steps,
+)
 from kernelwright.rl.training.watching import TrainingWatcher, Watch, ignore_step
 from kernelwright.store.connection.server import without_password
 from kernelwright.store.database import Store
@@ -74,11 +80,14 @@ def _train(
         keep_masters(trainer, held.masters)
     checkpoint = newest_checkpoint(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"])
-    facts = {"method": str(plan.method), "formula": plan.formula, "trained_from": without_password(options.db)}
+    facts = {
+        "method": str(plan.method), "formula": plan.formula, "trained_from": without_password(options.db),
+        "seed": options.seed, "rows": plan.accounting, "base": subject.base,
+    }  # fmt: skip
     watching = TrainingWatcher(
         subject, options.work, watch, _limits(options), max_minutes=options.max_minutes, earlier=earlier, facts=facts
     )
-    silence_libraries(trainer)
+    keep_trainer_quiet(trainer)
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
     say(f"{f'going on at step {begun}' if begun else f'training by {plan.method}'}; {held.text}")
@@ -131,7 +140,7 @@ def finish_training(
     if trainer.is_world_process_zero():
         publish_policy(
             trainer.accelerator.unwrap_model(trainer.model), weights, subject, options, lineage, steps=trained.steps,
-            created=round(time.time()), **facts,
+            loss=None if trained.loss is None else round(trained.loss, 6), created=round(time.time()), **facts,
         )  # fmt: skip
         shutil.rmtree(options.work, ignore_errors=True)
     return trained
@@ -139,15 +148,6 @@ def finish_training(
 
 def _base_of(trainer: Any, subject: Subject) -> str | None:
     return subject.path if hasattr(trainer.accelerator.unwrap_model(trainer.model), "peft_config") else None
-
-
-def silence_libraries(trainer: Any) -> None:
-    """Silences libraries: on stdout is nothing but what the command prints."""
-    from transformers import PrinterCallback
-    from transformers.utils import logging
-
-    trainer.remove_callback(PrinterCallback)
-    logging.disable_progress_bar()
 
 
 def trainer_step(checkpoint: Any) -> int:
@@ -202,7 +202,7 @@ def record_alarm(options: Any, trainer: Any) -> Iterator[None]:
             "last": history[-3:],
         }
         (options.work / "alarm.json").write_text(json.dumps(found, indent=2), encoding="utf-8")
-        draw_curves(options.work / "curves.png", history)
+        draw_curves(options.work / "curves.png", history, from_log=isinstance(options, LogOptions))
         raise
 
 

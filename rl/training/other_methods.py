@@ -5,8 +5,8 @@ on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from kernelwright.errors import InputError
 from kernelwright.rl.log.dataset import Sample
@@ -36,6 +36,11 @@ class TurnTokenizer:
 
     def __call__(self, sample: Sample) -> tuple[list[int], list[int]] | None:
         """Returns the row's training example; None where it does not fit."""
+        prompt, reply = self.encoded(sample)
+        return (prompt, reply) if self._longest is None or len(prompt) + len(reply) <= self._longest else None
+
+    def encoded(self, sample: Sample) -> tuple[list[int], list[int]]:
+        """Returns the ids of prompt and reply, whatever their length."""
         prompt, reply = list(sample.prompt_ids), list(sample.completion_ids)
         if not prompt or not reply or not self._own(sample):
             messages = [{"role": role, "content": text} for role, text in sample.messages]
@@ -45,62 +50,111 @@ class TurnTokenizer:
                 )
             )
             reply = [*self._tokenizer(sample.text, add_special_tokens=False)["input_ids"], self._tokenizer.eos_token_id]
-        return (prompt, reply) if self._longest is None or len(prompt) + len(reply) <= self._longest else None
+        return prompt, reply
 
     def _own(self, sample: Sample) -> bool:
         return self._tokenizer.decode(sample.completion_ids, skip_special_tokens=True).startswith(sample.text[:200])
 
 
-def rft_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str, Any]]:
-    """Each correct program of a prompt once."""
-    rows, seen = [], set()
-    for sample in samples:
-        key = (sample.problem_hash, sample.messages, sample.source_hash or sample.text)
-        if not sample.correct or key in seen or (ids := tokens(sample)) is None:
+class Selection(NamedTuple):
+    """The turns that a method learns from, and why each of the others is left out."""
+
+    samples: list[Sample]
+    refused: list[tuple[Refusal, int]]
+    """Reason and candidate's id of every sample that is not used: both lists together hold each sample once."""
+
+
+def select_samples(method: Method, samples: Sequence[Sample], tokens: TurnTokenizer) -> Selection:
+    """Chooses each correct program once (RFT), pairs of a good and a bad reply (DPO), or all replies to prompts that
+    have both kinds (KTO).
+    """
+    chosen: list[Sample] = []
+    refused: list[tuple[Refusal, int]] = []
+    for replies in _by_prompt(samples):
+        usable = _usable(method, replies, tokens, refused)
+        if method is Method.RFT:
+            chosen += usable
             continue
-        seen.add(key)
-        prompt, reply = ids
+        good, bad = _sides(usable)
+        if method is Method.DPO and good and bad:
+            pairs = min(len(good), len(bad))
+            chosen += [*good[:pairs], *bad[:pairs]]
+            refused += [(Refusal.UNPAIRED, sample.candidate_id) for sample in (*good[pairs:], *bad[pairs:])]
+        elif good and bad:
+            chosen += usable
+        else:
+            refused += [(Refusal.ONE_SIDED, sample.candidate_id) for sample in usable]
+    return Selection(chosen, refused)
+
+
+def _by_prompt(samples: Sequence[Sample]) -> Iterable[list[Sample]]:
+    prompts: dict[Any, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        prompts[(sample.problem_hash, sample.messages)].append(sample)
+    return prompts.values()
+
+
+def _usable(
+    method: Method, replies: Sequence[Sample], tokens: TurnTokenizer, refused: list[tuple[Refusal, int]]
+) -> list[Sample]:
+    """Returns each program of one prompt once; those that do not fit, and for RFT the incorrect ones, are refused."""
+    programs: set[str] = set()
+    usable = []
+    for sample in replies:
+        program = sample.source_hash or sample.text
+        if method is Method.RFT and not sample.correct:
+            refused.append((Refusal.INCORRECT, sample.candidate_id))
+        elif program in programs:
+            refused.append((Refusal.REPEATED, sample.candidate_id))
+        elif tokens(sample) is None:
+            refused.append((Refusal.TOO_LONG, sample.candidate_id))
+        else:
+            programs.add(program)
+            usable.append(sample)
+    return usable
+
+
+def _sides(replies: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
+    """Returns the good replies, the best first, and the others, the worst first."""
+    ordered = sorted(replies, key=lambda sample: sample.reward, reverse=True)
+    good = [sample for sample in ordered if sample.correct]
+    return good, [sample for sample in reversed(ordered) if not sample.correct]
+
+
+def rft_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str, Any]]:
+    """Makes a row of each selected sample: prompt and reply, of which the reply counts."""
+    rows = []
+    for sample in samples:
+        prompt, reply = tokens.encoded(sample)
         rows.append({"input_ids": prompt + reply, "completion_mask": [0] * len(prompt) + [1] * len(reply)})
     return rows
 
 
-def prompts_of(samples: Sequence[Sample]) -> list[tuple[list[Sample], list[Sample]]]:
-    """Returns for every prompt with both: the good replies and the others, the best and the worst first, each program
-    once.
-    """
-    prompts: dict[Any, dict[str, Sample]] = defaultdict(dict)
-    for sample in samples:
-        prompts[(sample.problem_hash, sample.messages)].setdefault(sample.source_hash or sample.text, sample)
-    found = []
-    for replies in prompts.values():
-        ordered = sorted(replies.values(), key=lambda s: s.reward, reverse=True)
-        good, bad = [s for s in ordered if s.correct], [s for s in reversed(ordered) if not s.correct]
-        if good and bad:
-            found.append((good, bad))
-    return found
-
-
 def dpo_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str, Any]]:
-    """The best with the worst, the second best with the second worst ... of each prompt."""
+    """Makes the pairs of the selected samples: the best with the worst, the second best with the second worst ... of
+    each prompt.
+    """
     rows = []
-    for good, bad in prompts_of(samples):
-        for chosen, rejected in zip(good, bad, strict=False):
-            ids, other = tokens(chosen), tokens(rejected)
-            if ids is not None and other is not None:
-                rows.append({"prompt_ids": ids[0], "chosen_ids": ids[1], "rejected_ids": other[1]})
+    for replies in _by_prompt(samples):
+        for chosen, rejected in zip(*_sides(replies), strict=True):
+            prompt, good = tokens.encoded(chosen)
+            _, bad = tokens.encoded(rejected)
+            rows.append({"prompt_ids": prompt, "chosen_ids": good, "rejected_ids": bad})
     return rows
 
 
 def kto_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str, Any]]:
-    """Every reply to a prompt that has both kinds, with its label; good and bad ones in turn, so that each batch
-    holds both.
-    """
-    good = [s for goods, _ in prompts_of(samples) for s in goods]
-    bad = [s for _, bads in prompts_of(samples) for s in bads]
-    mixed = [s for pair in zip(good, bad, strict=False) for s in pair]
+    """Makes a row of each selected sample, with its label; good and bad ones in turn, so that each batch holds both."""
+    sides = [_sides(replies) for replies in _by_prompt(samples)]
+    good = [sample for own, _ in sides for sample in own]
+    bad = [sample for _, own in sides for sample in own]
+    mixed = [sample for pair in zip(good, bad, strict=False) for sample in pair]
     mixed += good[len(bad) :] + bad[len(good) :]
-    found = [(s, ids) for s in mixed if (ids := tokens(s)) is not None]
-    return [{"prompt_ids": ids[0], "completion_ids": ids[1], "label": s.correct} for s, ids in found]
+    rows = []
+    for sample in mixed:
+        prompt, reply = tokens.encoded(sample)
+        rows.append({"prompt_ids": prompt, "completion_ids": reply, "label": sample.correct})
+    return rows
 
 
 def config_class(method: Method) -> Any:
@@ -108,6 +162,12 @@ def config_class(method: Method) -> Any:
     import trl
 
     return {Method.RFT: trl.SFTConfig, Method.DPO: trl.DPOConfig, Method.KTO: trl.KTOConfig}[method]
+
+
+def longest_row(options: LogOptions, subject: Subject) -> int | None:
+    """Returns the most tokens that prompt and reply may have together: --max-length and the policy's context."""
+    limits = [limit for limit in (options.max_length, subject.context) if limit]
+    return min(limits) if limits else None
 
 
 def make_trainer(
@@ -120,7 +180,7 @@ def make_trainer(
     from datasets import Dataset
 
     builders = {Method.RFT: rft_rows, Method.DPO: dpo_rows, Method.KTO: kto_rows}
-    longest = options.max_length or subject.context
+    longest = longest_row(options, subject)
     rows = builders[method](samples, TurnTokenizer(subject, longest))
     if len(rows) < 2:
         found, remedy = REFUSAL_TEXTS[Refusal.INCORRECT if method is Method.RFT else Refusal.ONE_SIDED]

@@ -12,7 +12,7 @@ from kernelwright.policies.base import Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, age_of, load_log
 from kernelwright.rl.log.defaults import choose_formula, parse_filter
-from kernelwright.rl.log.refusals import Refusal, RefusalCount, RefusalCounter
+from kernelwright.rl.log.refusals import RefusalCount, RefusalCounter
 from kernelwright.rl.training.grpo.drift import (
     MAX_KL_NATS_PER_TOKEN,
     WORN_EFFECTIVE_SAMPLE_SIZE,
@@ -21,7 +21,7 @@ from kernelwright.rl.training.grpo.drift import (
 )
 from kernelwright.rl.training.grpo.rows import row_of
 from kernelwright.rl.training.options import LogOptions, Method
-from kernelwright.rl.training.other_methods import prompts_of
+from kernelwright.rl.training.other_methods import TurnTokenizer, longest_row, select_samples
 from kernelwright.rl.training.subject import Subject
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
@@ -51,6 +51,13 @@ class TrainingPlan(Value):
     refused: tuple[RefusalCount, ...]
     warnings: tuple[str, ...] = ()
 
+    @property
+    def accounting(self) -> dict[str, int]:
+        """Returns what became of every turn that was read: trained on, or left out with the reason. The numbers add up
+        to `turns`.
+        """
+        return {"trained on": self.used, **{f"left out: {row.found}": row.turns for row in self.refused}}
+
 
 class PlannedLog(Value):
     """The plan, and what it was made from."""
@@ -67,7 +74,7 @@ def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -
     wanted = SampleRequirements(
         formula=formula, tokenizer_hash=subject.identity.tokenizer_hash,
         chat_template_hash=subject.identity.chat_template_hash,
-        lineage=subject.lineage, max_age=options.max_age, max_length=_longest(options, subject),
+        lineage=subject.lineage, max_age=options.max_age, max_length=longest_row(options, subject),
         temperature=options.temperature, gamma=options.gamma, baseline=options.baseline, exact=exact,
     )  # fmt: skip
     log = load_log(store, wanted, chosen)
@@ -89,11 +96,6 @@ def refuse_empty(store: Store, options: LogOptions) -> CandidateFilter:
     return chosen
 
 
-def _longest(options: LogOptions, subject: Subject) -> int | None:
-    limits = [limit for limit in (options.max_length, subject.context) if limit]
-    return min(limits) if limits else None
-
-
 def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -> PlannedLog:
     """Looks at the log, measures the drift, chooses the method.
 
@@ -106,26 +108,19 @@ def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -
         _refuse_grpo(options, log, drift)
         return PlannedLog(plan=_plan(method, why, log, formula, drift, subject, options), log=log, formula=formula)
     loose, formula = read_log(store, options, subject, exact=False)
-    loose = _learnt_from(method, loose)
+    loose = _learnt_from(method, loose, TurnTokenizer(subject, longest_row(options, subject)))
     if not loose.samples:
         raise InputError(f"{store.where} holds nothing that {method} learns from{_reasons(loose.refused)}")
     return PlannedLog(plan=_plan(method, why, loose, formula, drift, subject, options), log=loose, formula=formula)
 
 
-def _learnt_from(method: Method, log: Log) -> Log:
-    """Returns those turns that the method can learn from: the right ones, or replies to prompts that have good and bad
-    ones.
-    """
-    if method is Method.RFT:
-        used, reason = {s.candidate_id for s in log.samples if s.correct}, Refusal.INCORRECT
-    else:
-        used = {s.candidate_id for good, bad in prompts_of(log.samples) for s in (*good, *bad)}
-        reason = Refusal.ONE_SIDED
+def _learnt_from(method: Method, log: Log, tokens: TurnTokenizer) -> Log:
+    """Returns the turns that the method learns from; the others are counted with their reason."""
+    selection = select_samples(method, log.samples, tokens)
     counted = RefusalCounter.of(log.refused)
-    for sample in log.samples:
-        if sample.candidate_id not in used:
-            counted.add(reason, sample.candidate_id)
-    return log._replace(samples=[s for s in log.samples if s.candidate_id in used], refused=counted.all())
+    for reason, candidate_id in selection.refused:
+        counted.add(reason, candidate_id)
+    return log._replace(samples=selection.samples, refused=counted.all())
 
 
 def choose_method(asked: Method | None, log: Log, drift: PolicyDrift | None) -> tuple[Method, str]:

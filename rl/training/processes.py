@@ -74,8 +74,7 @@ def refuse_spread_weights() -> None:
     if _launched_by("FSDP") or (_launched_by("DEEPSPEED") and os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"):
         raise InputError(
             "online training samples from whole weights, and this launch spreads them over the GPUs: use "
-            "rl/configs/two_gpus.yaml, or collect with agent batch and "
-            "train --from-trajectories"
+            "rl/configs/two_gpus.yaml, or collect with agent batch and train with rl train --from-trajectories DB"
         )
 
 

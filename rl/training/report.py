@@ -31,7 +31,15 @@ CURVE_PANELS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("seconds a step", ("seconds", "seconds/generation", "seconds/judging", "seconds/training", "seconds/waiting")),
 )  # fmt: skip
 """Each picture with what it shows."""
-SMOOTHING_FACTOR = 0.8
+LOG_FIGURES = ("reward", "return", "pass_at_1", "compile_rate", "repair_rate", "completion_length", "zero_variance")
+"""Figures of the turns that are trained on, and not of the policy. Where those come from a log they were fixed before
+the training began and cannot show whether it learns; with the parts of the reward, `reward/NAME`.
+"""
+
+
+def is_of_log(name: str) -> bool:
+    """Whether a figure describes the turns that are trained on, which a log fixed before the training."""
+    return name in LOG_FIGURES or name.startswith("reward/")
 
 
 class TrainingResult(Value):
@@ -62,24 +70,37 @@ def series_of(history: Sequence[dict[str, Any]], name: str) -> tuple[list[int], 
     return [step for step, _ in finite], [value for _, value in finite]
 
 
-def draw_curves(path: Path, history: Sequence[dict[str, Any]]) -> bool:
-    """A small picture for each of CURVES that has values; False where there is none."""
+def curve_panels(history: Sequence[dict[str, Any]], from_log: bool) -> list[tuple[str, list[str]]]:
+    """Returns the title of each picture with the figures that it has values of; with `from_log` without those that the
+    log fixed.
+    """
+    panels = []
+    for title, names in CURVE_PANELS:
+        drawn = [name for name in names if series_of(history, name)[0] and not (from_log and is_of_log(name))]
+        if drawn:
+            panels.append((title, drawn))
+    return panels
+
+
+def draw_curves(path: Path, history: Sequence[dict[str, Any]], *, from_log: bool = False) -> bool:
+    """Draws a small picture for each panel that has values; returns False where there is none."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    shown = [(title, [n for n in names if series_of(history, n)[0]]) for title, names in CURVE_PANELS]
-    shown = [(title, names) for title, names in shown if names]
-    if not shown:
+    panels = curve_panels(history, from_log)
+    if not panels:
         return False
-    rows = -(-len(shown) // 3)
+    rows = -(-len(panels) // 3)
     figure = Figure(figsize=(13, 2.7 * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    for place, (title, names) in enumerate(shown):
+    for place, (title, names) in enumerate(panels):
         axes = figure.add_subplot(rows, 3, place + 1)
         for name in names:
             steps, values = series_of(history, name)
-            [line] = axes.plot(steps, values, alpha=0.25, linewidth=1)
-            axes.plot(steps, _smooth(values), color=line.get_color(), linewidth=1.6, label=name)
+            axes.plot(steps, values, "." if len(steps) == 1 else "-", linewidth=1.3, label=name)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.set_xlabel("step", fontsize=8)
         axes.set_title(title, fontsize=9)
         axes.grid(alpha=0.25)
         if len(names) > 1:
@@ -88,21 +109,13 @@ def draw_curves(path: Path, history: Sequence[dict[str, Any]]) -> bool:
     return True
 
 
-def _smooth(values: Sequence[float]) -> list[float]:
-    """Exponential, begun at the first value."""
-    found: list[float] = []
-    for value in values:
-        found.append(value if not found else SMOOTHING_FACTOR * found[-1] + (1 - SMOOTHING_FACTOR) * value)
-    return found
-
-
 def write_training_report(
     folder: Path, history: Sequence[dict[str, Any]], trained: TrainingResult, plan: TrainingPlan | None
 ) -> None:
     """history.json, curves.png and report.html: one page, nothing loaded from anywhere."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "history.json").write_text(json.dumps(list(history)), encoding="utf-8")
-    drawn = draw_curves(folder / "curves.png", history)
+    drawn = draw_curves(folder / "curves.png", history, from_log=plan is not None)
     picture = base64.b64encode((folder / "curves.png").read_bytes()).decode() if drawn else ""
     (folder / "report.html").write_text(_page(history, trained, plan, picture), encoding="utf-8")
 
@@ -111,7 +124,10 @@ def _page(history: Sequence[dict[str, Any]], trained: TrainingResult, plan: Trai
     steps = [entry for entry in history if "loss" in entry]
     names = [name for _, group in CURVE_PANELS for name in group if any(name in entry for entry in steps)]
     shown = (steps[0], steps[len(steps) // 2], steps[-1]) if steps else ()
-    rows = [(name, *(_told(entry.get(name)) for entry in shown)) for name in names]
+    of_log = " (of the log)" if plan is not None else ""
+    rows = [
+        (f"{name}{of_log if is_of_log(name) else ''}", *(_told(entry.get(name)) for entry in shown)) for name in names
+    ]
     return render_page(
         "training.html.j2", title=f"Training: {trained.output}", trained=trained, plan=plan, picture=picture, rows=rows
     )

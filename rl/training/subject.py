@@ -14,7 +14,7 @@ from kernelwright.policies.model_identity import (
     model_config,
     weights_revision,
 )
-from kernelwright.policies.policy_card import PolicyCard, read_cards
+from kernelwright.policies.policy_card import PolicyCard, read_cards, trainings_of
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class Subject(NamedTuple):
     card: PolicyCard
     """The card of its folder, or of its adapter's."""
     context: int | None
+
+    @property
+    def base(self) -> str:
+        """Returns the policy without its engine: `embedded`, a folder or a hub name."""
+        return self.name.partition(":")[2] or self.name
 
 
 def open_subject(policy: str, adapter: str | None = None) -> Subject:
@@ -154,10 +159,13 @@ def parameters(model: Any) -> int:
 
 
 def card_after(subject: Subject, more_lineage: tuple[str, ...] = (), **facts: Any) -> PolicyCard:
-    """The card of what a training made of the subject: how it is asked, and which revisions led to it.
+    """The card of what a training made of the subject: how it is asked, which revisions led to it, the facts of this
+    training, and those of earlier trainings beside them.
 
-    facts: fields of PolicyCard, or others that are kept beside them. What was said of another state is left out.
+    facts: fields of PolicyCard, or others that are kept beside them.
     """
-    kept = subject.card.model_dump(mode="json", exclude_unset=True, exclude={"note", "lineage", "step", "averaged"})
     lineage = [*subject.lineage, *more_lineage][-MAX_LINEAGE_REVISIONS:]
-    return PolicyCard.model_validate({**kept, "prompt_form": subject.prompt_form, "lineage": lineage, **facts})
+    own = {"prompt_form": subject.prompt_form, "lineage": lineage, "ancestors": trainings_of(subject.card)}
+    if subject.card.parameters is not None:
+        own["parameters"] = subject.card.parameters
+    return PolicyCard.model_validate({**own, **facts})

@@ -107,3 +107,24 @@ def make_config(kind: Any, *, defaults: Mapping[str, Any], given: Mapping[str, A
             return kind(**{**defaults, **given, **decided})
     except (TypeError, ValueError, ImportError) as error:
         raise InputError(f"{kind.__name__} refuses these settings: {str(error).splitlines()[0]}") from error
+
+
+def keep_trainer_quiet(trainer: Any) -> None:
+    """Leaves the terminal to this project's own progress: no bars and no prints of trl and transformers.
+
+    A resumed training warns of "missing keys ... lm_head.weight": a head that is tied to the embeddings is not stored.
+    """
+    from transformers import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+    silence_libraries()
+
+
+def silence_libraries() -> None:
+    """Turns off bars and warnings of transformers and datasets. Downloads keep their bars: they may take long."""
+    from datasets import disable_progress_bars
+    from transformers.utils import logging
+
+    disable_progress_bars()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()

@@ -15,6 +15,9 @@ The public interface is what this module names. Everything else may change betwe
     async with kernelwright.Judge(device="cuda:0") as judge:       # the same in asyncio
         report = await judge.evaluate_async(problem, source)
 
+    code = kernelwright.extract_code(completion)                   # a model's reply: fences, prose, thinking
+    earned = kernelwright.reward(judge.evaluate(problem, code))
+
     with kernelwright.JudgeClient("http://judge:8700") as client:  # `agent serve` on another machine
         verdict = client.score("fused softmax", source)
 """
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Judge", "JudgeClient", "Options", "Problem", "Report", "Solved", "Store", "Verdict", "__version__", "check",
-    "find_problem", "solve",
+    "extract_code", "find_problem", "reward", "solve",
 ]  # fmt: skip
 
 _PLACES = {
@@ -144,6 +147,47 @@ def check(
     text = str(candidate) if is_text else Path(candidate).read_text(encoding="utf-8")
     with Evaluator(device=choose_device(device), workers=1) as judge:
         return judge.evaluate(chosen, text, settings)
+
+
+def extract_code(completion: str) -> str:
+    """Returns the Python program in a model's reply.
+
+    Args:
+        completion: The reply: a file as it is, or text with fenced blocks; a part that the model thought before it
+            answered is skipped.
+
+    Returns:
+        The program's text; empty where the reply holds none. The judge calls an empty text `no_code`.
+    """
+    from kernelwright.tools.markdown.fenced_code import extract_code as extract
+
+    return extract(completion)
+
+
+def reward(report: Report, formula: str = "execution", *, is_cut_off: bool = False) -> float | None:
+    """Returns what a verdict earns. The same report and formula always earn the same.
+
+    Args:
+        report: The judge's report on one candidate.
+        formula: `execution` (1 for a correct kernel, a little for what leads there, less than 0 for a cheat), `default`
+            (with the speed that a GPU measured), another preset of `rl rewards --presets`, or the path of a .json file
+            with the weights of a formula.
+        is_cut_off: The reply ended at the limit of its tokens.
+
+    Returns:
+        The reward, or None where the sample is to be left out: the problem is passed by zeros or a constant, or the
+        formula rejects the sample. Speed counts only where a GPU judged.
+
+    Raises:
+        InputError: There is no such formula.
+    """
+    from kernelwright.policies.base import FinishReason
+    from kernelwright.rl.credit.formula import find_formula
+    from kernelwright.rl.credit.scoring import ReplyForm, score
+
+    reply = ReplyForm(finish=FinishReason.LENGTH if is_cut_off else FinishReason.STOP)
+    scored = score(find_formula(formula), report, reply)
+    return scored.total if scored.kept and not report.degenerate else None
 
 
 def solve(

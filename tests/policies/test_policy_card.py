@@ -7,11 +7,13 @@ import pytest
 from kernelwright.policies.base import PolicyRefused, PromptForm
 from kernelwright.policies.policy_card import (
     CARD_FILE,
+    MAX_ANCESTORS,
     AveragedPolicy,
     PolicyCard,
     front_matter,
     read_card,
     read_cards,
+    trainings_of,
     write_card,
 )
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
@@ -47,14 +49,26 @@ def test_what_is_no_card_is_refused_in_one_line(tmp_path, text):
     assert "\n" not in str(refused.value)
 
 
-def test_what_an_adapter_says_comes_before_what_its_model_says(tmp_path):
+def test_an_adapter_has_what_it_does_not_say_from_its_model_but_never_the_facts_of_its_training(tmp_path):
     model, adapter = tmp_path / "model", tmp_path / "adapter"
-    for folder, card in ((model, PolicyCard(seed=1, base="new:14m")), (adapter, PolicyCard(seed=2))):
+    trained = PolicyCard(seed=1, base="new:14m", loss=0.5, method="sft", parameters=7, prompt_form=PromptForm.COMPACT)
+    for folder, card in ((model, trained), (adapter, PolicyCard(seed=2))):
         folder.mkdir()
         write_card(folder, card)
     both = read_cards(model, adapter)
-    assert (both.seed, both.base) == (2, "new:14m")
+    assert (both.seed, both.parameters, both.prompt_form) == (2, 7, PromptForm.COMPACT)
+    assert (both.base, both.loss, both.method) == (None, None, None)
     assert read_cards(model, None).seed == 1
+
+
+def test_a_cards_last_training_joins_those_before_it():
+    first = PolicyCard(base="new:14m", method="sft", loss=0.5, seed=1, rows={"read": 3}, lineage=("a",))
+    second = PolicyCard(base="m", method="grpo", ancestors=trainings_of(first))
+    assert [(one.method, one.loss) for one in trainings_of(second)] == [("sft", 0.5), ("grpo", None)]
+    assert trainings_of(PolicyCard(prompt_form=PromptForm.COMPACT, lineage=("a",))) == ()
+    for _ in range(20):
+        second = PolicyCard(base="m", method="rft", ancestors=trainings_of(second))
+    assert len(second.ancestors) == MAX_ANCESTORS
 
 
 def test_a_hub_reads_the_front_matter(tmp_path):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from kernelwright.agent.viewing.show.progress import console
+from kernelwright.agent.viewing.show.rendering import show
+
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Group, RenderableType
     from rich.table import Table
 
     from kernelwright.rl.training.plan import TrainingPlan
@@ -46,7 +50,7 @@ def plan_view(plan: TrainingPlan) -> Group:
         ("reward", f"{plan.formula}, gamma {plan.gamma:g}; mean {plan.reward:.3f}"),
         (
             "turns",
-            f"{plan.used:,} of {plan.turns:,} are used, {plan.correct:.1%} of them correct, "
+            f"{plan.used:,} of {plan.turns:,} are trained on, {plan.correct:.1%} of them correct, "
             f"{plan.tokens:,} tokens, over {number_of(plan.problems, 'problem')}",
         ),
         ("groups", f"{plan.groups:,}, of which {plan.zero_variance:,} have no variance and are dropped"),
@@ -68,20 +72,36 @@ def plan_view(plan: TrainingPlan) -> Group:
 
 
 class LiveTraining:
-    """Shows the last steps, the parts of the reward, and the current activity."""
+    """The last steps of a training with the parts of the reward, and the current activity."""
 
-    def __init__(self) -> None:
+    seconds_between_lines = 10.0
+
+    def __init__(self, from_log: bool = False) -> None:
+        """from_log: figures that a log fixed before the training are not shown."""
         self._steps: deque[tuple[int, dict[str, float]]] = deque(maxlen=STEPS_SHOWN)
-        self._of, self._doing = 0, "starting"
+        self._events: SimpleQueue[str] = SimpleQueue()
+        self._of, self._doing, self._from_log = 0, "starting", from_log
 
     def watch(self, step: int, steps: int, figures: dict[str, float]) -> None:
         """Takes the figures of optimiser step `step` of `steps`, by name, for the next redraw of the live view."""
-        self._steps.append((step, figures))
+        from kernelwright.rl.training.report import is_of_log
+
+        shown = {name: value for name, value in figures.items() if not (self._from_log and is_of_log(name))}
+        self._steps.append((step, shown))
         self._of = steps
+        self._events.put(plain_line(step, steps, shown))
 
     def say(self, doing: str) -> None:
         """Takes the one line that says what the training is doing at the moment."""
         self._doing = doing
+
+    def line(self) -> str:
+        """The current activity."""
+        return self._doing
+
+    def take_events(self) -> list[str]:
+        """Returns the steps that have ended since the last call, a line each."""
+        return [self._events.get() for _ in range(self._events.qsize())]
 
     def __rich__(self) -> Group:
         from rich.console import Group
@@ -89,12 +109,12 @@ class LiveTraining:
 
         parts: list[Table | Text] = [step_table(list(self._steps), self._of)] if self._steps else []
         if self._steps:
-            said = [
+            reward_parts = [
                 f"{name.removeprefix(REWARD_PREFIX)} {value:+.3f}"
                 for name, value in self._steps[-1][1].items()
                 if name.startswith(REWARD_PREFIX)
             ]
-            parts.append(Text("parts: " + ", ".join(said)) if said else Text(""))
+            parts.append(Text("parts: " + ", ".join(reward_parts)) if reward_parts else Text(""))
         return Group(*parts, Text(self._doing, style="dim"))
 
 
@@ -118,31 +138,41 @@ def plain_line(step: int, steps: int, figures: dict[str, float]) -> str:
     return f"step {step}/{steps}: {', '.join(said)}"
 
 
+class ShownTraining:
+    """A training that is shown on stderr while it runs, and can be interrupted by a result on stdout."""
+
+    def __init__(self, activity: LiveTraining, quiet: bool) -> None:
+        self._activity, self._quiet = activity, quiet
+        self._view = ExitStack()
+        self.watch, self.say = activity.watch, activity.say
+
+    def open(self) -> None:
+        """Shows the activity from now on."""
+        self._view.enter_context(show(self._activity, self._quiet))
+
+    def close(self) -> None:
+        """Removes the view."""
+        self._view.close()
+
+    def print(self, result: RenderableType) -> None:
+        """Prints a result on stdout, which is the same terminal: the view makes room for it."""
+        self.close()
+        console().print(result)
+        self.open()
+
+
 @contextmanager
-def live_training(
-    quiet: bool = False,
-) -> Iterator[tuple[Callable[[int, int, dict[str, float]], None], Callable[[str], None]]]:
-    """Shows a live table in a terminal and a line for each step elsewhere; nothing where `quiet`. All of it goes to
-    stderr.
+def live_training(quiet: bool = False, from_log: bool = False) -> Iterator[ShownTraining]:
+    """Shows a live table in a terminal, and elsewhere a line for each step and each activity; nothing where `quiet`.
+
+    All of it goes to stderr.
     """
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if quiet:
-        yield (lambda step, steps, figures: None), (lambda doing: None)
-        return
-    if not console.is_terminal:
-        plain = Console(stderr=True, width=400, highlight=False)
-        yield (
-            (lambda step, steps, figures: plain.print(plain_line(step, steps, figures))),
-            (lambda doing: plain.print(doing, markup=False)),
-        )
-        return
-    from rich.live import Live
-
-    shown = LiveTraining()
-    with Live(shown, console=console, refresh_per_second=2):
-        yield shown.watch, shown.say
+    shown = ShownTraining(LiveTraining(from_log), quiet)
+    shown.open()
+    try:
+        yield shown
+    finally:
+        shown.close()
 
 
 def trained_view(trained: TrainingResult) -> str:

@@ -20,7 +20,6 @@ from kernelwright.rl.training.from_log import (
     readable_settings,
     readable_trouble,
     record_alarm,
-    silence_libraries,
     trainer_step,
 )
 from kernelwright.rl.training.grpo.config import checked_settings, grpo_config
@@ -43,6 +42,7 @@ from kernelwright.rl.training.processes import (
 from kernelwright.rl.training.report import TrainingResult
 from kernelwright.rl.training.safety.judge_exam import refuse_failing_judge
 from kernelwright.rl.training.subject import Subject, load_for_training, open_subject, parameters
+from kernelwright.rl.training.trl_settings import keep_trainer_quiet
 from kernelwright.rl.training.watching import TrainingWatcher, Watch, ignore_step
 from kernelwright.store.database import Store
 
@@ -162,13 +162,16 @@ def _train(
     batches.model = trainer.accelerator.unwrap_model(trainer.model)
     trainer.step_figures = batches.figures
     checkpoint = newest_checkpoint(options.work) if resumes else None
-    facts = {"method": "grpo", "formula": formula.label, "trained_on": list(options.problems)}
+    facts = {
+        "method": "grpo", "formula": formula.label, "trained_on": list(options.problems), "seed": options.seed,
+        "base": subject.base,
+    }  # fmt: skip
     watching = TrainingWatcher(
         subject, options.work, watch, options.limits, max_minutes=options.max_minutes,
         lineage=lambda: tuple(batches.revisions), facts=facts,
         earlier=0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"]),
     )  # fmt: skip
-    silence_libraries(trainer)
+    keep_trainer_quiet(trainer)
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
     doing = f"going on at step {begun}" if begun else f"training online on {', '.join(options.problems)}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
 from kernelwright.errors import InputError
-from kernelwright.policies.policy_card import PolicyCard, write_card
+from kernelwright.policies.policy_card import PolicyCard, read_cards, trainings_of, write_card
 from kernelwright.rl.data.importing.examples import as_corpus, check_examples
 from kernelwright.rl.data.rows import count_rows, read_rows
 from kernelwright.rl.training.processes import refuse_several_gpus
@@ -36,7 +36,7 @@ from kernelwright.rl.training.sft.encoding import EncodedCorpus, encode_rows, ga
 from kernelwright.rl.training.sft.options import FineTuningResult, SftOptions, WrittenWeights
 from kernelwright.rl.training.sft.presets import BUCKETED_OPTIONS, PRESETS, Preset, sft_config
 from kernelwright.rl.training.tokenizing import save_tokenizer, train_tokenizer, training_texts
-from kernelwright.rl.training.trl_settings import refuse_decided
+from kernelwright.rl.training.trl_settings import refuse_decided, silence_libraries
 from kernelwright.tools.report import InfrastructureError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningR
     read = encode_rows(read_rows(corpus, COLUMNS), tokenizer, choice)
     rows = gather_encoded_rows(chain(read, drawn), tokenizer.eos_token_id, choice)
     say("; ".join(f"{name}: {number:,}" for name, number in sorted(rows.counts.items())))
+    silence_libraries()
     config = sft_config(preset, options.settings, **_fixed(options, preset))
     base = load_base(options.base, tokenizer, preset, options.device, options.seed)
     with _readable_trouble(options):
@@ -239,8 +240,9 @@ def _publish(
         _save_weights(trainer.model, partial, options.storage)
         save_tokenizer(base.tokenizer, partial)
         said = PolicyCard(
-            prompt_form=options.choice.form, parameters=trained.parameters, loss=round(trained.loss, 6),
-            rows=trained.rows, base=options.base, seed=options.seed, created=round(time.time()),
+            prompt_form=options.choice.form, parameters=trained.parameters, loss=round(trained.loss, 6), method="sft",
+            rows=trained.rows, base=options.base, seed=options.seed, created=round(time.time()), steps=trained.steps,
+            trained_from=str(options.data), ancestors=trainings_of(_card_of_base(options)),
         )  # fmt: skip
         write_card(partial, said)
         readme(partial)
@@ -250,6 +252,11 @@ def _publish(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     shutil.rmtree(options.work, ignore_errors=True)
+
+
+def _card_of_base(options: SftOptions) -> PolicyCard:
+    folder = Path(options.base).expanduser()
+    return read_cards(folder, options.adapter) if folder.is_dir() or options.adapter else PolicyCard()
 
 
 def _save_weights(model: Any, folder: Path, storage: WrittenWeights) -> None:

@@ -16,14 +16,14 @@ from typing import Any, cast
 import torch
 from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
-from transformers.trainer_callback import PrinterCallback, TrainerCallback
+from transformers.trainer_callback import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-from transformers.utils import logging as transformers_logging
 from trl import SFTTrainer
 
 from kernelwright.rl.training.safety.gradients import FiniteGradients
 from kernelwright.rl.training.sft.batches import IGNORED_LABEL, dataset_of, loader_of
 from kernelwright.rl.training.sft.encoding import EncodedCorpus
+from kernelwright.rl.training.trl_settings import keep_trainer_quiet
 
 COMPLETE_FILE = "whole.json"
 """Written last into a checkpoint: one without it was cut off. Holds the seconds that were spent on training."""
@@ -77,8 +77,7 @@ class KernelSFTTrainer(SFTTrainer):
 
     def __init__(self, clock: TrainingClock, **options: Any) -> None:
         super().__init__(**options)
-        self.remove_callback(PrinterCallback)
-        transformers_logging.disable_progress_bar()
+        keep_trainer_quiet(self)
         self.clock = clock
         self.interrupted = False
         self.add_callback(_Ending(self))

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,14 +20,27 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
 from kernelwright.errors import InputError  # noqa: E402
-from kernelwright.policies.base import Completion, Message, Request, Role, Sampling  # noqa: E402
+from kernelwright.policies.base import (  # noqa: E402
+    Completion,
+    FinishReason,
+    Message,
+    Request,
+    Role,
+    Sampling,
+)
 from kernelwright.policies.open_policy import open_policy  # noqa: E402
+from kernelwright.policies.policy_card import PolicyCard, read_card, write_card  # noqa: E402
 from kernelwright.rl.cli import main  # noqa: E402
 from kernelwright.rl.command_line.show.training import trained_view  # noqa: E402
+from kernelwright.rl.log.dataset import Sample  # noqa: E402
+from kernelwright.rl.log.refusals import Refusal  # noqa: E402
 from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
 from kernelwright.rl.training.grpo.rows import ScoredCompletion  # noqa: E402
 from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
+from kernelwright.rl.training.other_methods import TurnTokenizer, select_samples  # noqa: E402
+from kernelwright.rl.training.report import curve_panels, draw_curves  # noqa: E402
 from kernelwright.rl.training.safety.alarms import TrainingAlarm  # noqa: E402
+from kernelwright.rl.training.subject import open_subject  # noqa: E402
 from kernelwright.store.database import Store  # noqa: E402
 from kernelwright.store.models import Action  # noqa: E402
 from kernelwright.store.records import TrajectoryStart  # noqa: E402
@@ -194,7 +209,7 @@ def test_lora_gives_an_adapter_that_the_agent_takes(log, tiny, tmp_path):
         (["--set", "learning_rate=fast"], "expected a number"),
         (["--set", "loss_type=nonsense"], "choose grpo, dapo"),
         (["--baseline", "median"], "choose leave-one-out, mean"),
-        (["--max-length", "16", "--method", "grpo"], "do not fit the policy's context"),
+        (["--max-length", "16", "--method", "grpo"], "do not fit --max-length"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(log, tiny, tmp_path, capsys, arguments, said):
@@ -218,7 +233,67 @@ def test_the_plan_of_fine_tuning_counts_what_it_learns_from(log, tiny, tmp_path)
     _, plan = train(log, tiny, tmp_path / "out", method=Method.RFT, max_steps=1)
     assert plan.correct == 1.0
     assert plan.used < plan.turns == 96
-    assert {row.reason.value: row.turns for row in plan.refused} == {"incorrect": 96 - plan.used}
+    assert {row.reason.value for row in plan.refused} <= {"incorrect", "repeated"}
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_every_turn_of_the_log_is_accounted_for_and_a_row_is_made_of_each_that_is_used(log, tiny, tmp_path, method):
+    trained, plan = train(log, tiny, tmp_path / "out", method=method, max_steps=1)
+    assert plan.used + sum(row.turns for row in plan.refused) == plan.turns == 96
+    assert trained.rows * (2 if method is Method.DPO else 1) == plan.used
+    card = read_card(tmp_path / "out")
+    assert sum(card.rows.values()) == 96
+    assert card.rows["trained on"] == plan.used
+
+
+def test_the_same_program_twice_is_one_row_and_one_that_is_too_long_is_none(tiny):
+    subject = open_subject(f"transformers:{tiny}")
+    same = [sample_of_turn(number, "x = 1\n") for number in range(3)]
+    wrong, long = sample_of_turn(3, "y = 2\n", correct=False), sample_of_turn(4, "z = 3\n" * 200)
+    chosen = select_samples(Method.RFT, [*same, wrong, long], TurnTokenizer(subject, 100))
+    assert [sample.candidate_id for sample in chosen.samples] == [0]
+    assert sorted(chosen.refused, key=lambda pair: pair[1]) == [
+        (Refusal.REPEATED, 1), (Refusal.REPEATED, 2), (Refusal.INCORRECT, 3), (Refusal.TOO_LONG, 4)
+    ]  # fmt: skip
+    pairs = select_samples(Method.DPO, [same[0], wrong, sample_of_turn(5, "w = 4\n")], TurnTokenizer(subject, None))
+    assert {sample.candidate_id for sample in pairs.samples} == {0, 3}
+    assert pairs.refused == [(Refusal.UNPAIRED, 5)]
+
+
+def sample_of_turn(number: int, text: str, correct: bool = True) -> Sample:
+    return Sample(
+        candidate_id=number, verdict_id=number, parent_id=None, problem="p", problem_hash="h", depth=0, revision="r",
+        prompt_ids=(), completion_ids=(), logps=(), temperature=1.0, fingerprint="", parts={}, reward=float(correct),
+        correct=correct, compiled=True, finish=FinishReason.STOP, source_hash=None, speedup=None,
+        messages=(("user", "draft"),), text=text,
+    )  # fmt: skip
+
+
+def test_the_card_has_the_facts_of_this_training_and_those_of_the_one_before_beside_them(log, tiny, tmp_path):
+    base = tmp_path / "base"
+    shutil.copytree(tiny, base)
+    write_card(base, PolicyCard(method="sft", loss=0.00727, seed=5, rows={"read": 400_716}, created=1_795_828_101))
+    trained, plan = train(log, base, tmp_path / "out", method=Method.RFT, max_steps=1, seed=3)
+    card = read_card(tmp_path / "out")
+    assert (card.method, card.seed, card.base, card.steps) == ("rft", 3, str(base), 1)
+    assert card.loss == pytest.approx(trained.loss, abs=1e-6)
+    assert card.rows == plan.accounting
+    [before] = card.ancestors
+    assert (before.method, before.loss, before.seed, before.rows) == ("sft", 0.00727, 5, {"read": 400_716})
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert "## The training before" in readme
+    assert "| created | 2026-11-28T01:08:21+00:00 |" in readme
+    assert re.search(r"\| created \| 20\d\d-\d\d-\d\dT", readme.partition("## The training before")[0])
+
+
+def test_curves_of_a_log_leave_out_what_the_log_fixed(improved, tmp_path):
+    history = [{"step": step, "loss": 1.0 / step, "reward": 0.5, "reward/correct": 0.4} for step in (1, 2, 3)]
+    assert [names for _, names in curve_panels(history, from_log=True)] == [["loss"]]
+    assert [names for _, names in curve_panels(history, from_log=False)] == [["reward"], ["reward/correct"], ["loss"]]
+    assert not draw_curves(tmp_path / "none.png", [{"step": 1, "reward": 0.5}], from_log=True)
+    page = (Path(improved[0].output) / "report.html").read_text()
+    assert "pass_at_1 (of the log)" in page
+    assert "were fixed before the training" in page
 
 
 def unrelated_model(folder: Path) -> Path:
