@@ -23,14 +23,15 @@ HEAD = """# Python
 Written by `docs/python_page.py` from the code. `import kernelwright` names the whole public interface and imports
 nothing heavy; what is not on this page may change between releases. Classes are imported when they are first asked for.
 """
-FUNCTIONS = ("find_problem", "check", "solve")
 
 
 def page() -> str:
     """The whole page, in Markdown."""
-    classes = [name for name in kernelwright.__all__ if name not in FUNCTIONS and not name.startswith("_")]
-    others = [name for name in FUNCTIONS if name in kernelwright.__all__]
-    parts = [HEAD, "## Functions\n", *(_function(name, getattr(kernelwright, name)) for name in others)]
+    members = {name: getattr(kernelwright, name) for name in kernelwright.__all__ if not name.startswith("_")}
+    functions = [name for name, member in members.items() if inspect.isfunction(member)]
+    functions.sort(key=lambda name: inspect.getsourcelines(members[name])[1])
+    classes = [name for name in members if name not in functions]
+    parts = [HEAD, "## Functions\n", *(_function(name, members[name]) for name in functions)]
     parts += ["## Classes\n", *(_class(name, getattr(kernelwright, name)) for name in classes)]
     return "\n".join(parts).rstrip() + "\n"
 

@@ -165,7 +165,11 @@ def card_after(subject: Subject, more_lineage: tuple[str, ...] = (), **facts: An
     facts: fields of PolicyCard, or others that are kept beside them.
     """
     lineage = [*subject.lineage, *more_lineage][-MAX_LINEAGE_REVISIONS:]
-    own = {"prompt_form": subject.prompt_form, "lineage": lineage, "ancestors": trainings_of(subject.card)}
+    own: dict[str, Any] = {
+        "prompt_form": subject.prompt_form,
+        "lineage": lineage,
+        "ancestors": trainings_of(subject.card),
+    }
     if subject.card.parameters is not None:
         own["parameters"] = subject.card.parameters
     return PolicyCard.model_validate({**own, **facts})
