@@ -162,10 +162,7 @@ def _train(
     batches.model = trainer.accelerator.unwrap_model(trainer.model)
     trainer.step_figures = batches.figures
     checkpoint = newest_checkpoint(options.work) if resumes else None
-    facts = {
-        "method": "grpo", "formula": formula.label, "trained_on": list(options.problems), "seed": options.seed,
-        "base": subject.base,
-    }  # fmt: skip
+    facts = _facts(options, subject, formula)
     watching = TrainingWatcher(
         subject, options.work, watch, options.limits, max_minutes=options.max_minutes,
         lineage=lambda: tuple(batches.revisions), facts=facts,
@@ -190,6 +187,14 @@ def _train(
     return finish_training(
         trainer, options, subject, watching, Method.GRPO, samples, begun, None, facts, tuple(batches.revisions)
     )
+
+
+def _facts(options: OnlineOptions, subject: Subject, formula: Formula) -> dict[str, Any]:
+    """Returns what the card says of this training."""
+    return {
+        "method": "grpo", "formula": formula.label, "trained_on": list(options.problems), "seed": options.seed,
+        "base": subject.base,
+    }  # fmt: skip
 
 
 def _aside(rank: int, line: str) -> None:
