@@ -65,8 +65,8 @@ def launching_functions(tree: ast.Module, jitted: set[str]) -> list[str]:
     """Returns the public functions that launch a kernel, also through other functions of the file, in order."""
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name not in jitted}
     launch = {name for name, node in functions.items() if _mentions(node, jitted)}
-    while more := {name for name, node in functions.items() if name not in launch and _mentions(node, launch)}:
-        launch |= more
+    while callers := {name for name, node in functions.items() if name not in launch and _mentions(node, launch)}:
+        launch |= callers
     return [name for name in functions if name in launch and not name.startswith(("_", "test")) and name != "main"]
 
 
@@ -107,7 +107,7 @@ def _wrapped(source: str, function: ast.FunctionDef, problem: Problem) -> str:
     forward_names = [parameter.name for parameter in facts.forward[: len(spec.inputs)]]
     inputs = [name for name in forward_names if name.isidentifier()]
     if len(inputs) != len(spec.inputs):
-        inputs = [f"input_{place}" for place in range(len(spec.inputs))]
+        inputs = [f"input_{index}" for index in range(len(spec.inputs))]
     values = _values(function, inputs, weights, settings, problem)
     base = f"{WEIGHTS_FUNCTION}()" if spec.weights else "torch.nn.Module"
     model = _model_text(problem) if spec.weights else ""
@@ -121,8 +121,8 @@ def _wrapped(source: str, function: ast.FunctionDef, problem: Problem) -> str:
 def _weight_names(names: Sequence[str]) -> dict[str, str]:
     """Returns the weights by the names of parameters that mean them: `fc_weight`, and `weight` where one has it."""
     last = [name.rpartition(".")[2] for name in names]
-    meant = {short: full for short, full in zip(last, names, strict=True) if last.count(short) == 1}
-    return meant | {name.replace(".", "_"): name for name in names}
+    by_last_name = {short: full for short, full in zip(last, names, strict=True) if last.count(short) == 1}
+    return by_last_name | {name.replace(".", "_"): name for name in names}
 
 
 def _values(
@@ -133,21 +133,25 @@ def _values(
     arguments = function.args
     parameters = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
     required = len(parameters) - len(arguments.defaults)
-    waiting = list(inputs)
+    remaining_inputs = list(inputs)
     values: list[str] = []
-    for place, parameter in enumerate(parameters):
+    for index, parameter in enumerate(parameters):
         is_input = parameter in inputs
         if parameter in weights and not is_input:
             values.append(f"{parameter}=self.{weights[parameter]}")
         elif parameter in settings and not is_input:
             values.append(f"{parameter}=self.{parameter}_argument")
-        elif waiting:
-            values.append(waiting.pop(0) if not any("=" in v for v in values) else f"{parameter}={waiting.pop(0)}")
-        elif place < required:
+        elif remaining_inputs:
+            values.append(
+                remaining_inputs.pop(0)
+                if not any("=" in v for v in values)
+                else f"{parameter}={remaining_inputs.pop(0)}"
+            )
+        elif index < required:
             raise InputError(_misfit(function, parameters, inputs, weights, problem))
-    if waiting and arguments.vararg is not None:
-        return [*values, *waiting]
-    if waiting:
+    if remaining_inputs and arguments.vararg is not None:
+        return [*values, *remaining_inputs]
+    if remaining_inputs:
         raise InputError(_misfit(function, parameters, inputs, weights, problem))
     return values
 
@@ -156,23 +160,23 @@ def _misfit(
     function: ast.FunctionDef, parameters: Sequence[str], inputs: Sequence[str], weights: Mapping[str, str],
     problem: Problem,
 ) -> str:  # fmt: skip
-    known = f", and has the weights {', '.join(sorted(set(weights.values())))}" if weights else ""
+    weights_note = f", and has the weights {', '.join(sorted(set(weights.values())))}" if weights else ""
     return (
         f"{function.name}({', '.join(parameters)}) does not fit: {problem.name} gives {', '.join(inputs) or 'no input'}"
-        f"{known}; parameters take weights by name and inputs in order"
+        f"{weights_note}; parameters take weights by name and inputs in order"
     )
 
 
 def _constructor(parameters: Sequence[Parameter], values: Sequence[str], has_weights: bool) -> str:
     """Returns a constructor with the parameters of the problem's, which keeps those that the function wants."""
-    wanted = [p.name for p in parameters if any(value.endswith(f"=self.{p.name}_argument") for value in values)]
-    if not wanted:
+    kept_settings = [p.name for p in parameters if any(value.endswith(f"=self.{p.name}_argument") for value in values)]
+    if not kept_settings:
         passed = "*arguments, **named" if has_weights else ""
         return f"    def __init__(self, *arguments, **named):\n        super().__init__({passed})\n\n"
     signature = [p.name if p.default is None and p.written_out else f"{p.name}={p.default}" for p in parameters]
     passed = ", ".join(p.name for p in parameters) if has_weights else ""
     lines = [f"def __init__(self, {', '.join(signature)}):", f"    super().__init__({passed})"]
-    lines += [f"    self.{name}_argument = {name}" for name in wanted]
+    lines += [f"    self.{name}_argument = {name}" for name in kept_settings]
     return "".join(f"    {line}\n" for line in lines) + "\n"
 
 

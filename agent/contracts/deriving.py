@@ -29,19 +29,19 @@ MAX_BYTES_TO_RUN = 1 << 26
 """Bytes of inputs and weights up to which a reference is run on the CPU to learn its facts."""
 
 Leaves = tuple[Any, ...]
-"""What stands at one place of the arguments, at each size: descriptions of tools/wire.py."""
+"""One argument, or a part of one, at each size: descriptions of tools/wire.py."""
 
 
 def contract_of(problem: Problem, report: Report) -> Contract:
-    """Returns what a correct report has shown of a kernel. Raises ProblemError where the reference fails."""
+    """Returns the contract of the kernel of a correct report. Raises ProblemError if the reference fails."""
     specs = judged_specs(problem, report)
     facts = facts_of(problem, _small_sizes(problem, specs))
     constructor = _columns([spec.init for spec in specs])
     inputs = _columns([spec.inputs for spec in specs])
     constructor_names = _names(facts.constructor, len(constructor))
     input_names = _names(facts.forward, len(inputs))
-    places = [*zip(constructor_names, constructor, strict=True), *zip(input_names, inputs, strict=True)]
-    sizes = SizeNames([row for name, leaves in places for row in _rows(name, leaves)], _problem_sizes(problem, specs))
+    columns = [*zip(constructor_names, constructor, strict=True), *zip(input_names, inputs, strict=True)]
+    sizes = SizeNames([row for name, leaves in columns for row in _rows(name, leaves)], _problem_sizes(problem, specs))
     return Contract(
         inputs=tuple(_arguments(input_names, inputs, facts.forward, sizes, facts.written)),
         constructor=tuple(_arguments(constructor_names, constructor, facts.constructor, sizes, ())),
@@ -63,7 +63,7 @@ def _columns(tables: Sequence[Sequence[Any]]) -> list[Leaves]:
 def _names(parameters: Sequence[Parameter], count: int) -> list[str]:
     """Returns the names of as many arguments as are passed; numbered ones where the signature has fewer."""
     names = [parameter.name for parameter in parameters[:count]]
-    return names + [f"argument_{place}" for place in range(len(names), count)]
+    return names + [f"argument_{index}" for index in range(len(names), count)]
 
 
 def judged_sizes(report: Report) -> list[dict[str, int]]:
@@ -128,8 +128,8 @@ def _rows(name: str, leaves: Leaves) -> Iterator[tuple[str, Row]]:
     """Yields each extent and each whole number of an argument with its name."""
     first = leaves[0]
     if isinstance(first, dict) and "tensor" in first:
-        for place in range(len(first["tensor"]["shape"])):
-            yield f"{name}_dim{place}", tuple(leaf["tensor"]["shape"][place] for leaf in leaves)
+        for index in range(len(first["tensor"]["shape"])):
+            yield f"{name}_dim{index}", tuple(leaf["tensor"]["shape"][index] for leaf in leaves)
     elif isinstance(first, int) and not isinstance(first, bool):
         yield name, leaves
     else:
@@ -153,30 +153,30 @@ def _body(leaf: Any) -> Any:
 
 
 def _arguments(
-    names: Sequence[str], places: Sequence[Leaves], parameters: Sequence[Parameter], sizes: SizeNames,
+    names: Sequence[str], columns: Sequence[Leaves], parameters: Sequence[Parameter], sizes: SizeNames,
     written: Sequence[str],
 ) -> Iterator[Argument]:  # fmt: skip
     """Yields the arguments that are passed in order, then those that stay at their defaults."""
     defaults = {parameter.name: parameter.default for parameter in parameters}
-    for place, (name, leaves) in enumerate(zip(names, places, strict=True)):
-        contract = _contract(leaves, sizes, str(place), written)
+    for index, (name, leaves) in enumerate(zip(names, columns, strict=True)):
+        contract = _contract(leaves, sizes, str(index), written)
         yield Argument(name=name, contract=contract, default=defaults.get(name))
-    for parameter in parameters[len(places) :]:
+    for parameter in parameters[len(columns) :]:
         if parameter.default is not None and parameter.name not in names:
             fixed = FixedContract(literal=parameter.default)
             yield Argument(name=parameter.name, contract=fixed, default=parameter.default, passed=False)
 
 
-def _contract(leaves: Leaves, sizes: SizeNames, place: str, written: Sequence[str]) -> AnyContract:
+def _contract(leaves: Leaves, sizes: SizeNames, index: str, written: Sequence[str]) -> AnyContract:
     first = leaves[0]
     if isinstance(first, dict) and "tensor" in first:
-        return _tensor_contract(leaves, sizes, place in written)
+        return _tensor_contract(leaves, sizes, index in written)
     if isinstance(first, int) and not isinstance(first, bool):
         named = sizes.name(leaves)
         return SizeContract(size=named) if isinstance(named, str) else FixedContract(literal=repr(named))
     if _body(first) is not None:
         entries = list(_items(leaves))
-        items = tuple(_contract(part, sizes, f"{place}[{key}]", written) for key, part in entries)
+        items = tuple(_contract(part, sizes, f"{index}[{key}]", written) for key, part in entries)
         kind = "list" if isinstance(first, list) else next(iter(first))
         return ItemsContract(kind=kind, keys=tuple(key for key, _ in entries) if kind == "dict" else (), items=items)
     return _plain_contract(leaves)
@@ -224,20 +224,20 @@ def _order(shapes: Sequence[Row], strides: Sequence[Row]) -> tuple[int, ...] | N
 
 def _is_dense(shape: Row, strides: Row, order: Sequence[int]) -> bool:
     step = 1
-    for place in reversed(order):
-        if shape[place] != 1 and strides[place] != step:
+    for index in reversed(order):
+        if shape[index] != 1 and strides[index] != step:
             return False
-        step *= shape[place]
+        step *= shape[index]
     return True
 
 
 def _outputs(specs: Sequence[InputSpec], facts: ReferenceFacts, sizes: SizeNames) -> tuple[Output, ...]:
     outputs = []
-    for place, first in enumerate(specs[0].outputs):
-        others = [spec.outputs[place] for spec in specs if place < len(spec.outputs)]
+    for index, first in enumerate(specs[0].outputs):
+        others = [spec.outputs[index] for spec in specs if index < len(spec.outputs)]
         same = all(len(other.shape) == len(first.shape) for other in others)
         rows = list(zip(*(other.shape for other in others), strict=True)) if same and len(others) == len(specs) else []
-        contiguous = facts.contiguous[place] if place < len(facts.contiguous) else True
+        contiguous = facts.contiguous[index] if index < len(facts.contiguous) else True
         outputs.append(Output(dtype=first.dtype, shape=tuple(map(sizes.describe, rows)), contiguous=contiguous))
     return tuple(outputs)
 

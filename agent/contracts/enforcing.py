@@ -10,7 +10,7 @@ MAX_ELEMENTS = torch.iinfo(torch.int32).max
 
 
 def check_tensor(name, value, dtype, shape, sizes):
-    """Raises where an input is not the kind of tensor that was judged. Names in shape are sizes that may vary."""
+    """Raises if an input is not the kind of tensor judged. Names in shape are sizes that may vary."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         kind = value.layout if isinstance(value, torch.Tensor) else type(value).__name__
         raise TypeError(f"{name} must be a dense tensor, not {kind}")
@@ -18,8 +18,8 @@ def check_tensor(name, value, dtype, shape, sizes):
         raise TypeError(f"{name} is {value.dtype}: this kernel was judged with {dtype} only")
     if value.dim() != len(shape):
         raise ValueError(f"{name} has {value.dim()} dimensions: this kernel was judged with {len(shape)} only")
-    for place, (extent, wanted) in enumerate(zip(value.shape, shape, strict=True)):
-        check_extent(f"{name}.shape[{place}]", extent, wanted, sizes)
+    for dimension, (extent, wanted) in enumerate(zip(value.shape, shape, strict=True)):
+        check_extent(f"{name}.shape[{dimension}]", extent, wanted, sizes)
     if value.device.type not in ("cuda", "cpu") or value.device != sizes.setdefault("the device", value.device):
         raise ValueError(f"{name} is on {value.device}: all tensors must be on one GPU (on the CPU if interpreted)")
     if value.numel() > MAX_ELEMENTS:
@@ -30,7 +30,7 @@ def check_tensor(name, value, dtype, shape, sizes):
 
 
 def check_extent(name, extent, wanted, sizes):
-    """Raises where an extent is not the judged number, or not the value that a named size has already."""
+    """Raises if an extent is not the judged number, or not the value that a named size has already."""
     if isinstance(wanted, int) and extent != wanted:
         raise ValueError(f"{name} is {extent}: this kernel was judged with {wanted} only")
     if isinstance(wanted, str) and extent < 1:
@@ -40,12 +40,12 @@ def check_extent(name, extent, wanted, sizes):
 
 
 def make_contiguous(value):
-    """Returns the tensor, or a contiguous copy at the start of a storage of its own where it lies otherwise."""
+    """Returns the tensor, or a contiguous copy at the start of a storage of its own if its memory layout differs."""
     return make_dense(value, range(value.dim()))
 
 
 def make_dense(value, order):
-    """Returns the tensor, or a copy without gaps whose dimensions lie in this order, slowest first."""
+    """Returns the tensor, or a dense copy with its dimensions in this order, slowest first."""
     if is_dense(value, order):
         return value
     copy = torch.empty([value.shape[k] for k in order], dtype=value.dtype, device=value.device)
@@ -53,31 +53,31 @@ def make_dense(value, order):
 
 
 def is_dense(value, order):
-    """Whether a tensor lies without gaps in this order, at the start of its storage, with no conjugate or sign due."""
+    """Whether a tensor is dense in this order, at the start of its storage, with no lazy conjugate or negation."""
     step, strides = 1, value.stride()
-    for place in reversed(order):
-        if strides[place] != step:
+    for dimension in reversed(order):
+        if strides[dimension] != step:
             return False
-        step *= value.shape[place]
+        step *= value.shape[dimension]
     return not value.storage_offset() and not value.is_conj() and not value.is_neg()
 
 
 def refuse_copies(name, value, order):
-    """Returns the tensor, which forward writes to. Raises where only a copy would lie as it was judged."""
+    """Returns the tensor, which forward writes to. Raises if only a copy would lie as it was judged."""
     if not is_dense(value, order):
         raise ValueError(f"{name} is written to and has strides that were not judged: pass a contiguous tensor")
     return value
 
 
 def check_layouts(name, value, layouts):
-    """Returns the tensor. Raises where its shape and strides are none of those that were judged."""
+    """Returns the tensor. Raises if its shape and strides are none of those that were judged."""
     if (tuple(value.shape), tuple(value.stride())) not in layouts or value.storage_offset():
         raise ValueError(f"{name} has strides {tuple(value.stride())}, which were not judged at this shape")
     return value
 
 
 def check_size(name, value, size, sizes):
-    """Raises where a whole number has not the value of a named size."""
+    """Raises if a whole number has not the value of a named size."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
     check_extent(name, value, size, sizes)
@@ -85,7 +85,7 @@ def check_size(name, value, size, sizes):
 
 
 def check_fixed(name, value, judged):
-    """Raises where a plain value is not the judged one."""
+    """Raises if a plain value is not the judged one."""
     same_kind = isinstance(value, bool) is isinstance(judged, bool) and not isinstance(value, torch.Tensor)
     if not same_kind or not (value == judged or (value != value and judged != judged)):
         shown = f"a {type(value).__name__}" if isinstance(value, torch.Tensor) else repr(value)
@@ -94,38 +94,38 @@ def check_fixed(name, value, judged):
 
 
 def check_items(name, value, count):
-    """Raises where a list or tuple has not the judged number of items."""
+    """Raises if a list or tuple has not the judged number of items."""
     if not isinstance(value, (list, tuple)) or len(value) != count:
         raise TypeError(f"{name} must be a list or tuple of {count}")
 
 
 def check_keys(name, value, keys):
-    """Raises where a dictionary has not the judged keys."""
+    """Raises if a dictionary has not the judged keys."""
     if not isinstance(value, dict) or set(value) != set(keys):
         raise TypeError(f"{name} must be a dictionary with the keys {', '.join(keys)}")
 
 
 def check_values(name, sizes, values):
-    """Raises where a size has none of the few values that were judged."""
+    """Raises if a size has none of the few values that were judged."""
     if sizes[name] not in values:
         raise ValueError(f"{name} is {sizes[name]}: this kernel was judged with {' and '.join(map(str, values))} only")
 
 
 def check_relation(text, holds):
-    """Raises where sizes do not fit together as they did in everything that was judged."""
+    """Raises if sizes do not fit together as they did in everything judged."""
     if not holds:
         raise ValueError(f"{text} does not hold: this kernel was judged only where it does")
 
 
 def check_mode(module, training):
-    """Raises where the module is in the mode that was not judged."""
+    """Raises if the module is in the mode that was not judged."""
     if module.training is not training:
         judged, call = ("training", "train") if training else ("eval", "eval")
         raise RuntimeError(f"this kernel was judged in {judged} mode only: call .{call}()")
 
 
-def refuse_own_forward(module):
-    """Raises where the judged constructor has put another forward into the module, which would not be checked."""
+def refuse_replaced_forward(module):
+    """Raises if the judged constructor has put another forward into the module, which would not be checked."""
     if "forward" in vars(module):
         raise TypeError("the constructor of this kernel replaces forward: its contract cannot be checked")
 
@@ -148,7 +148,7 @@ def list_weights(module):
 
 
 def check_weights(weights):
-    """Raises where a weight has another type or layout than it was built with."""
+    """Raises if a weight has another type or layout than it was built with."""
     for table, key, name, dtype, strides in weights:
         value = table.get(key)
         if value is None or value.dtype is not dtype:
@@ -158,7 +158,7 @@ def check_weights(weights):
 
 
 def check_default_type(dtype):
-    """Raises where torch would build the weights in another type than they were judged in."""
+    """Raises if torch would build the weights in another type than they were judged in."""
     if torch.get_default_dtype() is not dtype:
         raise TypeError(f"torch's default type is {torch.get_default_dtype()}: weights were judged in {dtype}")
 
@@ -193,7 +193,7 @@ def mark_without_backward(output, weights):
 
 
 def check_output(output):
-    """Raises where the output is larger than the indices of a kernel reach."""
+    """Raises if the output is larger than the indices of a kernel reach."""
     for value in [output] if isinstance(output, torch.Tensor) else torch.utils._pytree.tree_leaves(output):
         if isinstance(value, torch.Tensor) and value.numel() > MAX_ELEMENTS:
             raise ValueError(f"the output has {value.numel()} elements: at most {MAX_ELEMENTS} were judged")

@@ -26,7 +26,7 @@ from kernelwright.agent.contracts.contract import (
     TensorContract,
 )
 
-GUARD_MARK = "# ---- The contract, checked at every call. The kernel above is as it was judged. ----"
+GUARD_MARK = "# ---- The contract, checked at every call. The kernel above is as judged. ----"
 CHECKS_FILE = Path(__file__).with_name("enforcing.py")
 FUNCTION_NAME = "_enforce_contract"
 
@@ -40,7 +40,7 @@ def with_guard(source: str, contract: Contract) -> str:
 
 
 def without_guard(source: str) -> str:
-    """Returns the text as it was before a guard was written at its end."""
+    """Removes the guard from the end of a text."""
     before, mark, _ = source.partition(f"\n{GUARD_MARK}\n")
     return before.rstrip() + "\n" if mark else source
 
@@ -71,14 +71,14 @@ def _needed_checks(methods: str, max_elements: int) -> str:
 def _definitions() -> dict[str, str]:
     """The functions, classes and constants of enforcing.py with their texts."""
     text = CHECKS_FILE.read_text(encoding="utf-8")
-    found: dict[str, str] = {}
+    definitions: dict[str, str] = {}
     for node in ast.parse(text).body:
         segment = ast.get_source_segment(text, node) or ""
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found[node.name] = segment
+            definitions[node.name] = segment
         elif isinstance(node, ast.Assign):
-            found[ast.unparse(node.targets[0])] = segment
-    return found
+            definitions[ast.unparse(node.targets[0])] = segment
+    return definitions
 
 
 def _constructor(contract: Contract) -> str:
@@ -92,7 +92,7 @@ def _constructor(contract: Contract) -> str:
     body.append(f"judged_init({', '.join(['self', *_passed(contract.constructor, names)])})")
     if contract.mode in (Mode.TRAINING, Mode.EVAL):
         body.append(f"self.train({contract.mode is Mode.TRAINING})")
-    body.append("refuse_own_forward(self)")
+    body.append("refuse_replaced_forward(self)")
     body.append(f"self.judged_contract = known_sizes, {'list_weights(self)' if contract.weights else '[]'}")
     return _method("__init__", contract.constructor, names, body)
 
@@ -137,16 +137,16 @@ def _method(name: str, arguments: Sequence[Argument], names: Sequence[str], body
 def _signature(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[str]:
     """Yields the parameters. One without a default after one with a default loses nothing: the earlier has none."""
     last_required = max((k for k, a in enumerate(arguments) if a.default is None), default=-1)
-    for place, (argument, name) in enumerate(zip(arguments, names, strict=True)):
-        yield name if place < last_required or argument.default is None else f"{name}={argument.default}"
+    for index, (argument, name) in enumerate(zip(arguments, names, strict=True)):
+        yield name if index < last_required or argument.default is None else f"{name}={argument.default}"
 
 
 def _parameter_names(arguments: Sequence[Argument]) -> list[str]:
     """The arguments' own names, or numbered ones where one of them is a name of the guard."""
     names = [argument.name for argument in arguments]
-    taken = {*_definitions(), "known_sizes", "judged_init", "judged_forward", "torch", "self", "output", "model"}
-    usable = all(name.isidentifier() for name in names) and not taken & set(names) and len(set(names)) == len(names)
-    return names if usable else [f"argument_{place}" for place in range(len(names))]
+    reserved = {*_definitions(), "known_sizes", "judged_init", "judged_forward", "torch", "self", "output", "model"}
+    usable = all(name.isidentifier() for name in names) and not reserved & set(names) and len(set(names)) == len(names)
+    return names if usable else [f"argument_{index}" for index in range(len(names))]
 
 
 def _passed(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[str]:
@@ -196,7 +196,7 @@ def _items_expression(variable: str, label: str, contract: ItemsContract, before
         keys = [repr(key) for key in contract.keys]
     else:
         before.append(f"check_items({label!r}, {variable}, {len(contract.items)})")
-        keys = [str(place) for place in range(len(contract.items))]
+        keys = [str(index) for index in range(len(contract.items))]
     items = [
         _expression(f"{variable}[{key}]", f"{label}[{key}]", item, before)
         for key, item in zip(keys, contract.items, strict=True)

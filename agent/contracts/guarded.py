@@ -84,5 +84,5 @@ def without_header(source: str) -> str:
     if not source.startswith(HEADER_MARKS):
         return source
     lines = source.splitlines(keepends=True)
-    count = next((place for place, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    count = next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
     return "".join(lines[count:]).lstrip("\n")

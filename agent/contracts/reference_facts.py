@@ -95,8 +95,8 @@ def _mode(training: bool, built: list[object], outputs_in: Callable[[bool], list
     return Mode.MIXED
 
 
-def _all_close(built: list[object], others: list[object] | None) -> bool:
-    return others is not None and len(built) == len(others) and all(map(_is_close, built, others))
+def _all_close(built: list[object], repeated: list[object] | None) -> bool:
+    return repeated is not None and len(built) == len(repeated) and all(map(_is_close, built, repeated))
 
 
 def _is_close(value: object, other: object) -> bool:
@@ -163,8 +163,8 @@ def _dropped_parameters(problem: Problem) -> tuple[Parameter, ...]:
     defaults = dict(zip(reversed(names), reversed(function.args.defaults), strict=False))
     named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     defaults |= {a.arg: default for a, default in named if default is not None}
-    given = dict(zip(names, call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
-    fixed = {name: node for name, node in (defaults | given).items() if not isinstance(node, ast.Name)}
+    passed = dict(zip(names, call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
+    fixed = {name: node for name, node in (defaults | passed).items() if not isinstance(node, ast.Name)}
     return tuple(_written_parameter(name, node) for name, node in fixed.items())
 
 

@@ -65,33 +65,33 @@ class SizeNames:
         return tuple(relations)
 
 
-def _relations(name: str, row: Row, others: Mapping[str, Row]) -> Iterator[str]:
-    for text in _expressions(row, others):
+def _relations(name: str, row: Row, known_rows: Mapping[str, Row]) -> Iterator[str]:
+    for text in _expressions(row, known_rows):
         yield f"{name} == {text}"
-    for other, values in others.items():
+    for other, values in known_rows.items():
         factor = _factor(values, row)
         if factor is not None:
             yield f"{other} == {factor} * {name}"
-    for first, values in others.items():
-        for second, factors in others.items():
+    for first, values in known_rows.items():
+        for second, factors in known_rows.items():
             if values == tuple(a * b for a, b in zip(row, factors, strict=True)):
                 yield f"{first} == {name} * {second}"
 
 
-def _expressions(row: Row, others: Mapping[str, Row]) -> Iterator[str]:
+def _expressions(row: Row, known_rows: Mapping[str, Row]) -> Iterator[str]:
     """Yields what a row could be computed from: a multiple, a product, a sum, a constant more or less."""
-    for other, values in others.items():
+    for other, values in known_rows.items():
         factor = _factor(row, values)
         if factor is not None:
             yield f"{factor} * {other}"
-    pairs = [(a, b) for place, a in enumerate(others) for b in list(others)[place:]]
+    pairs = [(a, b) for index, a in enumerate(known_rows) for b in list(known_rows)[index:]]
     for first, second in pairs:
-        both = list(zip(others[first], others[second], strict=True))
+        both = list(zip(known_rows[first], known_rows[second], strict=True))
         if row == tuple(a * b for a, b in both):
             yield f"{first} * {second}"
         if first != second and row == tuple(a + b for a, b in both):
             yield f"{first} + {second}"
-    for other, values in others.items():
+    for other, values in known_rows.items():
         differences = {a - b for a, b in zip(row, values, strict=True)}
         if len(differences) == 1 and len(set(row)) >= FREE_SIZE_VALUES:
             constant = differences.pop()
