@@ -97,6 +97,38 @@ class Usage(Value):
     estimated: bool = False
     """The server did not count; the counts are guessed from the length of the text."""
 
+    def plus(self, other: Usage) -> Usage:
+        """Returns the sum; its dollars are unknown where either cost is."""
+        dollars = None if self.dollars is None or other.dollars is None else self.dollars + other.dollars
+        return Usage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cached_prompt_tokens=self.cached_prompt_tokens + other.cached_prompt_tokens,
+            dollars=dollars,
+            estimated=self.estimated or other.estimated,
+        )
+
+
+class PaidReply(Value):
+    """An answer that was paid for and holds no reply: kept, so that nothing paid is lost or uncounted."""
+
+    text: str
+    """The answer's body."""
+    usage: Usage
+
+
+class ReplyKind(StrEnum):
+    """What a reply is."""
+
+    TEXT = "text"
+    TOOL_CALL = "tool_call"
+    """The model calls a tool, although none is offered."""
+    REFUSAL = "refusal"
+    """The model declines to answer."""
+    REASONING = "reasoning"
+    """Reasoning, and no answer behind it."""
+    EMPTY = "empty"
+
 
 class FinishReason(StrEnum):
     """The reason why a completion ends."""
@@ -129,6 +161,8 @@ class Completion(Value):
     usage: Usage
     policy: str
     """The name that `open_policy` opens."""
+    kind: ReplyKind = ReplyKind.TEXT
+    """What the reply is, for the message of a turn without code. It is not stored."""
     origin: Origin = Origin.POLICY
     prompt_token_ids: tuple[int, ...] | None = None
     token_ids: tuple[int, ...] | None = None
@@ -148,11 +182,16 @@ class Completion(Value):
     latency: float = Field(default=0.0, ge=0.0)
     """Seconds from the question to this answer."""
 
-    @field_validator("text")
+    @field_validator("text", "revision")
     @classmethod
-    def _storable(cls, text: str) -> str:
+    def _storable(cls, text: str | None) -> str | None:
         """Lone surrogates and NUL, which a server can send and no database takes, become U+FFFD."""
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+        return None if text is None else storable_text(text)
+
+
+def storable_text(text: str) -> str:
+    """Returns the text with U+FFFD for what no database takes: lone surrogates and NUL."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
 
 
 class PromptForm(StrEnum):
@@ -266,6 +305,12 @@ class PolicyError(Exception):
         self.trouble = trouble
         self.finished: dict[int, Completion] = dict(finished or {})
         """Completions that were there before the trouble, by their place in the list of requests."""
+        self.paid: dict[int, tuple[PaidReply, ...]] = {}
+        """Answers that were paid for and hold no reply, by the place of their request in the list."""
+
+    def add(self, words: str) -> None:
+        """Adds words to the message."""
+        self.args = (f"{self.args[0]}; {words}",)
 
 
 class PolicyUnavailable(PolicyError):
@@ -281,6 +326,14 @@ class PolicyUnavailable(PolicyError):
     ) -> None:
         super().__init__(message, trouble, finished=finished)
         self.retry_after = retry_after
+
+
+class AskingInterrupted(KeyboardInterrupt):
+    """Ctrl-C while a policy was to be asked again; `paid` as in PolicyError."""
+
+    def __init__(self, paid: Mapping[int, tuple[PaidReply, ...]]) -> None:
+        super().__init__()
+        self.paid = dict(paid)
 
 
 class PolicyRefused(PolicyError):

@@ -5,16 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kernelwright.policies.anthropic.anthropic_policy import AnthropicPolicy
 from kernelwright.policies.base import Policy, PolicyRefused, Trouble
-from kernelwright.policies.openai.openai_policy import OPENAI_URL, OpenAIPolicy
+from kernelwright.policies.failover import FailoverPolicy
+from kernelwright.policies.http.server import ExtraFields
+from kernelwright.policies.openai.openai_policy import OpenAIPolicy
 from kernelwright.policies.prices import read_prices
 from kernelwright.policies.retrying import RetryingPolicy
 from kernelwright.policies.scripted import open_scripted
+from kernelwright.policies.server_names import server_name
 
 POLICY_FORMS = {
     "embedded": "the small policy that ships with the project: no GPU, no key, no network",
     "compiler": "no model: the draft of torch's compiler (Inductor), rewritten",
-    "openai:MODEL@URL": "a server of /v1/chat/completions (URL left out: api.openai.com)",
+    "openai:MODEL@URL": "a server of /v1/chat/completions (URL left out: api.openai.com; URL1,URL2: the next where one "
+    "fails)",
+    "anthropic:MODEL": "a model of Anthropic, by its Messages API (another server: anthropic:MODEL@URL)",
     "vllm:PATH": "vLLM in this process, on a folder or a hub name",
     "transformers:PATH": "transformers in this process, on a folder or a hub name",
     "scripted:FILE": "answers given beforehand (.json, .jsonl, or one kernel as .py)",
@@ -32,11 +38,13 @@ def open_policy(
     patience: float = 600.0,
     prices: Path | None = None,
     engine: dict[str, Any] | None = None,
+    extra: ExtraFields | None = None,
 ) -> Policy:
     """Opens without loading weights or asking a server; what is wrong with the name alone is refused here, in one line.
 
     `key` is for servers, `adapter` a LoRA folder (vllm, transformers), `timeout` seconds for one answer, `patience`
-    seconds for asking again (0: never), `prices` the user's own file, `engine` vLLM's own arguments.
+    seconds for asking again (0: never), `prices` the user's own file, `engine` vLLM's own arguments, `extra` the fields
+    that every request to a server has.
     """
     form, _, rest = name.partition(":")
     if adapter is not None and form not in ("vllm", "transformers"):
@@ -49,10 +57,15 @@ def open_policy(
         from kernelwright.policies.inductor.policy import CompilerPolicy
 
         return CompilerPolicy()
-    if form == "openai" and rest:
-        model, url = model_and_url(rest)
-        server = OpenAIPolicy(model, url, key=key, at_once=at_once or 16, timeout=timeout, prices=read_prices(prices))
-        return RetryingPolicy(server, budget=patience)
+    server = server_name(name)
+    if server is not None:
+        kind = OpenAIPolicy if server.form == "openai" else AnthropicPolicy
+        known = read_prices(prices)
+        servers = [
+            kind(server.model, url, key=key, at_once=at_once or 16, timeout=timeout, prices=known, extra=extra)
+            for url in server.urls
+        ]
+        return RetryingPolicy(servers[0] if len(servers) == 1 else FailoverPolicy(servers, name), budget=patience)
     if form == "vllm" and rest:
         from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
@@ -64,15 +77,3 @@ def open_policy(
     if form == "scripted" and rest:
         return open_scripted(Path(rest).expanduser())
     raise PolicyRefused(f"no policy {name!r}: the forms are {', '.join(POLICY_FORMS)}", Trouble.NAME)
-
-
-def model_and_url(rest: str) -> tuple[str, str]:
-    """`MODEL@URL`; a model's own name may hold an @."""
-    model, at, url = rest.rpartition("@")
-    if not at or "://" not in url:
-        model, url = rest, OPENAI_URL
-    if not model or not url.startswith(("http://", "https://")):
-        raise PolicyRefused(
-            f"openai:{rest} has no model and address: write openai:MODEL@http://HOST:PORT/v1", Trouble.NAME
-        )
-    return model, url

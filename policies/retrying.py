@@ -8,16 +8,28 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kernelwright.policies.base import Completion, Policy, PolicyError, PolicyUnavailable, Request
+from kernelwright.policies.base import (
+    AskingInterrupted,
+    Completion,
+    PaidReply,
+    Policy,
+    PolicyError,
+    PolicyUnavailable,
+    Request,
+)
 from kernelwright.policies.forwarding import Forwarding
 
 if TYPE_CHECKING:
-    from tenacity import Retrying
+    from tenacity import RetryCallState, Retrying
 
 log = logging.getLogger(__name__)
 
 MAX_WAIT_SECONDS = 60.0
 """Seconds; a server that names its own wait is believed beyond it, as far as the budget goes."""
+_LONG_WAIT_SECONDS = 5.0
+"""Seconds from which on a wait is worth a warning."""
+MAX_PAID_ANSWERS = 2
+"""Answers to one request that are paid for, where none of them holds a reply."""
 
 
 class RetryingPolicy(Forwarding):
@@ -39,47 +51,99 @@ class RetryingPolicy(Forwarding):
         self._on_wait = on_wait
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Returns one completion for each request; an error that is passed on carries all completions that were
-        finished in any attempt.
+        """Returns one completion for each request. Its usage includes earlier answers that held no reply.
+
+        Raises PolicyError with all completions that were finished in any attempt, and with what was paid for nothing.
         """
-        finished: dict[int, Completion] = {}
+        asked = _Asked(self.policy, requests)
         try:
-            self._retrying()(self._ask_for_the_rest, requests, finished)
+            self._retrying(asked)(asked.ask_for_the_rest)
         except PolicyError as error:
-            error.finished = dict(finished)
+            error.finished, error.paid = asked.finished, asked.lost()
+            self._explain(error, asked)
             raise
-        return [finished[place] for place in range(len(requests))]
+        except KeyboardInterrupt as interrupt:
+            raise AskingInterrupted(asked.lost()) from interrupt
+        return [asked.finished[index] for index in range(len(requests))]
 
-    def _ask_for_the_rest(self, requests: Sequence[Request], finished: dict[int, Completion]) -> None:
-        missing = [place for place in range(len(requests)) if place not in finished]
-        try:
-            answers = dict(enumerate(self.policy.sample([requests[place] for place in missing])))
-        except PolicyError as error:
-            finished.update({missing[place]: completion for place, completion in error.finished.items()})
-            raise
-        finished.update({missing[place]: completion for place, completion in answers.items()})
+    def _explain(self, error: PolicyError, asked: _Asked) -> None:
+        """Adds to the message why it is not asked again."""
+        if not isinstance(error, PolicyUnavailable):
+            return
+        if asked.paid_too_often:
+            error.add(f"it was asked {MAX_PAID_ANSWERS} times, and may have charged for each")
+        elif (error.retry_after or 0.0) > self._budget:
+            error.add(
+                f"it asks to wait {_duration(error.retry_after or 0.0)}, and --patience is {_duration(self._budget)}"
+            )
 
-    def _retrying(self) -> Retrying:
+    def _retrying(self, asked: _Asked) -> Retrying:
         import tenacity
 
-        def wait(state: tenacity.RetryCallState) -> float:
+        def wait(state: RetryCallState) -> float:
             """Doubles, with some chance in it so that many askers do not come back together; or as the server says."""
-            asked_for = getattr(state.outcome.exception() if state.outcome else None, "retry_after", None)
+            named = getattr(state.outcome.exception() if state.outcome else None, "retry_after", None)
             doubled = self._first_wait * 2 ** min(state.attempt_number - 1, 30)
-            return max(asked_for or 0.0, min(doubled, MAX_WAIT_SECONDS) + random.uniform(0.0, self._first_wait))
+            return max(named or 0.0, min(doubled, MAX_WAIT_SECONDS) + random.uniform(0.0, self._first_wait))
 
-        def tell(state: tenacity.RetryCallState) -> None:
+        def tell(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             seconds = state.next_action.sleep if state.next_action else 0.0
-            log.info("%s; asking again in %.1f s", error, seconds)
+            level = logging.WARNING if seconds >= _LONG_WAIT_SECONDS else logging.INFO
+            log.log(level, "%s; asking again in %s", error, _duration(seconds))
             if self._on_wait is not None and isinstance(error, PolicyUnavailable):
                 self._on_wait(error, seconds)
 
         return tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(PolicyUnavailable),
+            retry=tenacity.retry_if_exception(lambda error: asked.may_ask_again(error)),
             wait=wait,
             stop=tenacity.stop_before_delay(self._budget),
             sleep=self._sleep,
             before_sleep=tell,
             reraise=True,
         )
+
+
+class _Asked:
+    """The requests of one call, and what has come of them so far."""
+
+    def __init__(self, policy: Policy, requests: Sequence[Request]) -> None:
+        self._policy, self._requests = policy, requests
+        self.finished: dict[int, Completion] = {}
+        self._paid: dict[int, tuple[PaidReply, ...]] = {}
+
+    def ask_for_the_rest(self) -> None:
+        """Asks for what is not finished. Raises PolicyError."""
+        missing = [index for index in range(len(self._requests)) if index not in self.finished]
+        try:
+            completions = self._policy.sample([self._requests[index] for index in missing])
+        except PolicyError as error:
+            for place, replies in error.paid.items():
+                self._paid[missing[place]] = self._paid.get(missing[place], ()) + replies
+            self._finish({missing[place]: completion for place, completion in error.finished.items()})
+            raise
+        self._finish(dict(zip(missing, completions, strict=True)))
+
+    def _finish(self, completions: dict[int, Completion]) -> None:
+        for index, completion in completions.items():
+            usage = completion.usage
+            for reply in self._paid.get(index, ()):
+                usage = usage.plus(reply.usage)
+            self.finished[index] = completion.with_(usage=usage)
+
+    @property
+    def paid_too_often(self) -> bool:
+        """Whether a request has been paid for as often as it may, and has no reply."""
+        return any(len(replies) >= MAX_PAID_ANSWERS for replies in self.lost().values())
+
+    def may_ask_again(self, error: BaseException) -> bool:
+        """Whether the error may pass, and asking again is not paid for once too often."""
+        return isinstance(error, PolicyUnavailable) and not self.paid_too_often
+
+    def lost(self) -> dict[int, tuple[PaidReply, ...]]:
+        """Returns what was paid for requests that have no reply."""
+        return {index: replies for index, replies in self._paid.items() if index not in self.finished}
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

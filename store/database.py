@@ -6,7 +6,7 @@ What is returned are detached rows and frozen values; to change something, call 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from sqlalchemy import select
 from sqlmodel import col
 
-from kernelwright.policies.base import Completion, Request
+from kernelwright.policies.base import Completion, PaidReply, Request
 from kernelwright.store import beginning, finding, recording, sweep
 from kernelwright.store.blobs import load_blobs, unpack_text
 from kernelwright.store.connection.engine import Engines, refresh_statistics
@@ -155,6 +155,11 @@ class Store:
         """The answer, and the code found in it (None where there is none)."""
         with self._transactions.write() as connection:
             recording.complete(connection, candidate_id, completion, source, time.time())
+
+    def record_paid(self, candidate_id: int, replies: Sequence[PaidReply]) -> None:
+        """Keeps answers that were paid for and hold no reply, in the row that waits for one."""
+        with self._transactions.write() as connection:
+            recording.record_paid(connection, candidate_id, replies)
 
     def judge(
         self,

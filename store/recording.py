@@ -5,14 +5,14 @@ the store.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.engine import Connection
 from sqlmodel import col
 
-from kernelwright.policies.base import Completion, Request
+from kernelwright.policies.base import Completion, PaidReply, Request, Usage
 from kernelwright.store.beginning import lease_fields
 from kernelwright.store.blobs import pack_integers, pack_numbers, pack_text, save_blobs, save_chain, token_pieces
 from kernelwright.store.errors import StoreError, StoreTrouble
@@ -21,6 +21,7 @@ from kernelwright.store.models import Action, Candidate, Reward, State, Trajecto
 from kernelwright.store.records import dump_report, fingerprint
 from kernelwright.store.rows import add_and_read, add_row, existing_row, missing, update_row
 from kernelwright.store.search import index_candidate, index_verdict
+from kernelwright.store.turns import paid_for_nothing
 from kernelwright.tools.problem import source_hash
 from kernelwright.tools.report import Report, clean_text
 
@@ -34,6 +35,7 @@ _PLACE = select(
 _AT = select(col(Candidate.id), col(Candidate.state)).where(
     col(Candidate.trajectory_id) == bindparam("trajectory_id"), col(Candidate.turn) == bindparam("turn")
 )
+_LARGEST_TOKEN_ID = 2**63 - 1
 _STANDING = (
     select(col(Candidate.state), col(Candidate.trajectory_id), col(Trajectory.problem))
     .join(Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id))
@@ -106,7 +108,7 @@ def complete(connection: Connection, candidate_id: int, completion: Completion, 
     state, _, problem = _standing(connection, candidate_id)
     if state is not State.DRAFTING:
         raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
-    _check(completion)
+    completion = _fitting(completion)
     values = {"state": State.DRAFTED, "drafted": now, **_answer(completion), **_texts(connection, completion, source)}
     update_row(connection, Candidate, candidate_id, values)
     index_candidate(connection, candidate_id, problem, completion.text, source)
@@ -119,22 +121,46 @@ def _standing(connection: Connection, candidate_id: int) -> tuple[State, int, st
     return row[0], row[1], row[2]
 
 
-def _check(completion: Completion) -> None:
-    """Raises StoreError for ids and log-probs that do not belong together, which would train the wrong tokens."""
-    ids, logprobs = completion.token_ids, completion.logprobs
-    if logprobs is not None and (ids is None or len(ids) != len(logprobs)):
-        raise StoreError(
-            f"{len(logprobs)} log-probs for {len(ids or ())} token ids: the policy gave an answer that cannot be right",
-            StoreTrouble.INVALID,
-        )
-    if any(map(math.isnan, logprobs or ())):
-        raise StoreError(
-            "a log-prob is not a number: the policy gave an answer that cannot be right", StoreTrouble.INVALID
-        )
+def _fitting(completion: Completion) -> Completion:
+    """Returns the completion without ids and log-probs that do not belong together, which would train wrong tokens.
+
+    A reply that was paid for is stored in any case: what does not fit makes it inexact.
+    """
+    ids = completion.token_ids if _storable_ids(completion.token_ids) else None
+    prompt_ids = completion.prompt_token_ids if _storable_ids(completion.prompt_token_ids) else None
+    logprobs = completion.logprobs
+    if logprobs is not None and (ids is None or len(ids) != len(logprobs) or any(map(math.isnan, logprobs))):
+        logprobs = None
+    return completion.with_(
+        token_ids=ids,
+        prompt_token_ids=prompt_ids,
+        logprobs=logprobs,
+        exact=completion.exact and logprobs is not None and prompt_ids is not None,
+    )
+
+
+def _storable_ids(ids: Sequence[int] | None) -> bool:
+    return ids is not None and all(0 <= id <= _LARGEST_TOKEN_ID for id in ids)
+
+
+def record_paid(connection: Connection, candidate_id: int, replies: Sequence[PaidReply]) -> None:
+    """Adds what was paid for nothing to a row that waits for its answer, and keeps the text of the last such reply.
+
+    The row stays open: the same turn can be asked again, and its answer's usage then includes this one.
+    """
+    state, _, _ = _standing(connection, candidate_id)
+    if state is not State.DRAFTING:
+        raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
+    row = existing_row(connection, Candidate, candidate_id)
+    usage = paid_for_nothing(row)
+    for reply in replies:
+        usage = reply.usage if usage is None else usage.plus(reply.usage)
+    if usage is not None:
+        [reply_id] = save_blobs(connection, [pack_text(replies[-1].text)])
+        update_row(connection, Candidate, candidate_id, {"reply_id": reply_id, **_usage_columns(usage)})
 
 
 def _answer(completion: Completion) -> dict[str, Any]:
-    usage = completion.usage
     return {
         "policy": completion.policy,
         "origin": completion.origin,
@@ -145,12 +171,18 @@ def _answer(completion: Completion) -> dict[str, Any]:
         "seed": completion.seed,
         "exact": completion.exact,
         "finish": completion.finish,
+        "policy_seconds": completion.latency,
+        **_usage_columns(completion.usage),
+    }
+
+
+def _usage_columns(usage: Usage) -> dict[str, Any]:
+    return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "cached_prompt_tokens": usage.cached_prompt_tokens,
         "usage_estimated": usage.estimated,
         "dollars": usage.dollars,
-        "policy_seconds": completion.latency,
     }
 
 

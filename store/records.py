@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from kernelwright.policies.base import Completion, Message, Sampling, Value
+from kernelwright.policies.base import Completion, Message, Sampling, Usage, Value
 from kernelwright.store.models import Action, Candidate, State, Trajectory, Verdict
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Cheat, Environment, Fault, Report, Rung
@@ -126,6 +126,8 @@ class Turn(Value):
     adapter: str | None
     completion: Completion | None
     """The policy's answer; None while the candidate is drafted."""
+    paid_for_nothing: Usage | None = None
+    """While the candidate is drafted: the usage of answers that were charged for and held no reply."""
     source: str | None
     source_hash: str | None
     report: Report | None

@@ -103,6 +103,7 @@ def _turn(entry: Entry, texts: PageTexts) -> Turn:
         messages=texts.messages(row.prompt_id),
         sampling=Sampling.model_validate(row.sampling),
         completion=_completion(row, texts),
+        paid_for_nothing=paid_for_nothing(row),
         source=texts.text(row.source_id),
         report=load_report(texts.blobs[verdict.report_id]) if verdict else None,
         verdict_id=verdict.id if verdict else None,
@@ -120,13 +121,7 @@ def _completion(row: Candidate, texts: PageTexts) -> Completion | None:
     return Completion(
         text=texts.text(row.reply_id) or "",
         finish=row.finish,
-        usage=Usage(
-            prompt_tokens=row.prompt_tokens or 0,
-            completion_tokens=row.completion_tokens or 0,
-            cached_prompt_tokens=row.cached_prompt_tokens or 0,
-            dollars=row.dollars,
-            estimated=row.usage_estimated,
-        ),
+        usage=_usage(row),
         policy=row.policy,
         origin=row.origin,
         prompt_token_ids=texts.tokens(row.prompt_tokens_id),
@@ -139,4 +134,19 @@ def _completion(row: Candidate, texts: PageTexts) -> Completion | None:
         chat_template_hash=row.chat_template_hash,
         seed=row.seed,
         latency=row.policy_seconds or 0.0,
+    )
+
+
+def paid_for_nothing(row: Candidate) -> Usage | None:
+    """Returns the usage of answers without a reply that an open turn was charged for; None where there were none."""
+    return _usage(row) if row.finish is None and row.prompt_tokens is not None else None
+
+
+def _usage(row: Candidate) -> Usage:
+    return Usage(
+        prompt_tokens=row.prompt_tokens or 0,
+        completion_tokens=row.completion_tokens or 0,
+        cached_prompt_tokens=row.cached_prompt_tokens or 0,
+        dollars=row.dollars,
+        estimated=row.usage_estimated,
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -46,6 +47,19 @@ def read_candidate(path: Path) -> str:
     if path.suffix == ".py":
         return text  # line for line, also where it does not parse
     return extract_code(text) or text
+
+
+def json_object(option: str, text: str) -> dict[str, Any]:
+    """Returns the object that an option gives as JSON, or in a file behind an @. Raises InputError."""
+    try:
+        content = json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
+    except OSError as error:
+        raise InputError(f"{option} {text}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{option} is not JSON ({error}): write it as '{{\"name\": value}}', or @FILE") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{option} must be a JSON object: '{{\"name\": value}}', or @FILE")
+    return content
 
 
 def named_database(db: str | None, argument: str | None) -> str | None:

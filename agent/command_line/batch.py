@@ -17,13 +17,12 @@ from kernelwright.agent.command_line.options import (
     Debug,
     DraftOptions,
     JudgingOptions,
-    PolicyName,
     Quiet,
-    SamplingOptions,
     SearchOptions,
     expand_groups,
     settings_of,
 )
+from kernelwright.agent.command_line.policy.options import PolicyName, SamplingOptions
 
 if TYPE_CHECKING:
     from kernelwright.agent.batch.running import BatchResult

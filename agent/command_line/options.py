@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import os
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -19,13 +18,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type
 import typer
 from typer.models import OptionInfo
 
+from kernelwright.agent.command_line.policy.options import SamplingOptions
+
 if TYPE_CHECKING:
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.agent.loop.stopping import Budgets
     from kernelwright.agent.tuning.settings import PrecisionClass
-    from kernelwright.policies.base import Policy
+    from kernelwright.policies.prices import Prices
 
-POLICY_PANEL = "Policy"
 SEARCH_PANEL = "Search and goal"
 BUDGET_PANEL = "Budgets of one trajectory"
 JUDGING_PANEL = "Judging"
@@ -37,14 +37,6 @@ MINUTES_UNSOLVED = 1.5
 how long it may take: with the last verdict the command ends within two.
 """
 
-PolicyName = Annotated[
-    str,
-    typer.Option(
-        "--policy",
-        help="embedded, compiler, openai:MODEL@URL, vllm:PATH, transformers:PATH or scripted:FILE.",
-        rich_help_panel=POLICY_PANEL,
-    ),
-]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.", rich_help_panel=JUDGING_PANEL)]
 Targets = Annotated[
     list[str] | None,
@@ -80,88 +72,6 @@ AsJson = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on stderr.", rich_help_panel=OUTPUT_PANEL)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
-
-
-@dataclass(frozen=True)
-class SamplingOptions:
-    """Options for sampling from the policy."""
-
-    adapter: Annotated[
-        str | None, typer.Option(help="A LoRA adapter (vllm, transformers).", rich_help_panel=POLICY_PANEL)
-    ] = None
-    temperature: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=2.0,
-            help="Sampling temperature.",
-            show_default="1; a small policy answers greedily first, then samples at 0.8",
-            rich_help_panel=POLICY_PANEL,
-        ),
-    ] = None
-    reply_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of one reply at most.", rich_help_panel=POLICY_PANEL)
-    ] = None
-    seed: Annotated[int | None, typer.Option(help="Seed of the sampling.", rich_help_panel=POLICY_PANEL)] = None
-    prompts: Annotated[
-        Path | None,
-        typer.Option("--prompts", help="A folder with prompt templates of your own.", rich_help_panel=POLICY_PANEL),
-    ] = None
-    patience: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            help="Seconds to retry a server that became unavailable during the run.",
-            rich_help_panel=POLICY_PANEL,
-        ),
-    ] = 600.0
-    timeout: Annotated[
-        float, typer.Option(min=1.0, help="Seconds that a server may take for one reply.", rich_help_panel=POLICY_PANEL)
-    ] = 600.0
-
-    def open_policy(self, name: str) -> Policy:
-        """Opens the policy.
-
-        The hosted service, which an `openai:` name without an address means, is contacted first and refused within five
-        seconds where it cannot be reached. A server of the user's own that is down is named on stderr, is asked again
-        for `patience` seconds, and then pauses the run.
-
-        Raises:
-            InputError: The hosted service was named and OPENAI_API_KEY is not set, or there is no such folder of
-                prompts.
-            PolicyUnavailable: No connection to the hosted service could be made.
-            PolicyRefused: No policy has that name.
-        """
-        from kernelwright.agent.command_line.server_check import check_server
-        from kernelwright.agent.errors import note
-        from kernelwright.agent.prompts import Prompts
-        from kernelwright.policies.base import PolicyUnavailable
-
-        policy = self.open_unchecked(name)
-        try:
-            if self.prompts is not None:
-                Prompts(policy.prompt_form, self.prompts)  # a folder that cannot be used is told of alone
-            check_server(name, os.environ.get("OPENAI_API_KEY"))
-        except PolicyUnavailable as error:
-            if "@http" not in name:
-                policy.close()
-                raise
-            note(f"{error}; asked again for up to {self.patience:g} s (--patience)")
-        except BaseException:
-            policy.close()
-            raise
-        return policy
-
-    def open_unchecked(self, name: str) -> Policy:
-        """Opens the policy without contacting a server. Raises PolicyRefused."""
-        from kernelwright.policies.open_policy import open_policy
-
-        key = os.environ.get("OPENAI_API_KEY")
-        return open_policy(name, key=key, adapter=self.adapter, patience=self.patience, timeout=self.timeout)
-
-    def policy_label(self, name: str) -> str:
-        """Returns the policy's name as it is stored, with its adapter."""
-        return name if self.adapter is None else f"{name} with {self.adapter}"
 
 
 @dataclass(frozen=True)
@@ -237,14 +147,24 @@ class BudgetOptions:
         """Whether the user has said how long it may take: in minutes, or in more turns than the usual."""
         return self.max_minutes is not None or self.turns > USUAL_TURNS
 
-    def check_policy(self, policy: str) -> None:
+    def check_policy(self, policy: str, prices: Prices) -> None:
         """Raises InputError for a budget that bounds nothing with this policy."""
         from kernelwright.errors import InputError
+        from kernelwright.policies.server_names import server_name
 
-        if self.max_usd and not policy.startswith("openai:"):
+        if not self.max_usd:
+            return
+        name = server_name(policy)
+        if name is None:
             raise InputError(
                 f"--max-usd bounds nothing with {policy}, which costs nothing: leave it out, or bound the run by "
                 "--turns, --max-tokens or --max-minutes"
+            )
+        unpriced = [url for url in name.urls if prices.of(url, name.model) is None]
+        if unpriced:
+            raise InputError(
+                f"--max-usd needs a price, and none is known for {name.model} at {unpriced[0]}: give one with --prices "
+                "FILE, or bound the run by --turns or --max-tokens"
             )
 
     def budgets(self) -> Budgets:
@@ -309,7 +229,8 @@ def settings_of(
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.agent.solve.drafting import draft_kind
 
-    budget.check_policy(policy)
+    budget.check_policy(policy, sampling.read_prices())
+    extra = sampling.extra_fields(policy)
     device = choose_device(judging.device) if elsewhere is None else elsewhere.device
     own_target = [elsewhere.target] if elsewhere is not None else []
     budgets = budget.budgets()
@@ -332,6 +253,8 @@ def settings_of(
         reply_tokens=sampling.reply_tokens,
         seed=sampling.seed,
         prompts=sampling.prompts,
+        reasoning_effort=extra.reasoning_effort,
+        extra_body=extra.body,
     )
 
 

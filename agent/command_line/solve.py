@@ -19,18 +19,18 @@ from kernelwright.agent.command_line.options import (
     DraftOptions,
     JudgingOptions,
     KernelBench,
-    PolicyName,
     Quiet,
-    SamplingOptions,
     SearchOptions,
     expand_groups,
     settings_of,
 )
+from kernelwright.agent.command_line.policy.options import PolicyName, SamplingOptions
 from kernelwright.agent.command_line.problems import Init, Inputs
 
 if TYPE_CHECKING:
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.policies.base import Policy
+    from kernelwright.policies.prices import Prices
     from kernelwright.tools.problem import Problem
 
 Named = Annotated[
@@ -99,17 +99,17 @@ def solve(
     if policy.startswith("embedded") and not budget.bounds_time():  # it seldom solves what it has not solved by then
         settings = settings.with_(budgets=settings.budgets.with_(minutes_unsolved=MINUTES_UNSOLVED))
     if dry_run:
-        return _show_plan(found, sampling.open_unchecked(policy), settings, as_json)
+        return _show_plan(found, sampling.open_unchecked(policy), settings, sampling.read_prices(), as_json)
     return finish_solve(
         found, sampling.open_policy(policy), settings, db, out, as_json, quiet=quiet, cards=judging.target
     )
 
 
-def _show_plan(problem: Problem, policy: Policy, settings: Settings, as_json: bool) -> None:
+def _show_plan(problem: Problem, policy: Policy, settings: Settings, prices: Prices, as_json: bool) -> None:
     from kernelwright.agent.solve.dry_run import dry_run
 
     try:
-        plan = dry_run(problem, policy, settings)
+        plan = dry_run(problem, policy, settings, prices)
     finally:
         policy.close()
     if as_json:

@@ -107,7 +107,9 @@ def notice_of(last: Attempt) -> str:
     if last.unreadable and last.finish is FinishReason.LENGTH:
         return "Your last reply was cut off before the code ended: answer with the file alone, and shorter."
     if last.source is None:
-        return "Your last reply held no code: answer with one whole Python file in one ```python block."
+        failure = last.report.failure if last.report is not None else None
+        reason = "" if failure is None else f" ({failure.message})"
+        return f"Your last reply held no code{reason}: answer with one whole Python file in one ```python block."
     if last.repeats is not None:
         return (
             f"Your last answer was the same program as at turn {last.repeats + 1}: it was not judged again. Do "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kernelwright.agent.interrupts import stop_was_asked
 from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_identity
@@ -20,12 +20,23 @@ from kernelwright.agent.loop.run_verdicts import Judges, Tunes, unreadable_repor
 from kernelwright.agent.loop.search import NextTurn, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, Spent, StopReason, exhausted_budget, sum_spent
-from kernelwright.policies.base import Completion, Origin, Policy, PolicyRefused, PolicyUnavailable, Request, Trouble
+from kernelwright.policies.base import (
+    AskingInterrupted,
+    Completion,
+    Origin,
+    Policy,
+    PolicyError,
+    PolicyRefused,
+    PolicyUnavailable,
+    Request,
+    Trouble,
+    Usage,
+)
 from kernelwright.policies.inductor.draft import has_split_products, with_fp32_products
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
 from kernelwright.store.lineage import history
-from kernelwright.store.models import Action, Trajectory
+from kernelwright.store.models import Action, Candidate, Trajectory
 from kernelwright.store.models import State as CandidateState
 from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.problem import Problem, ProblemError
@@ -66,6 +77,8 @@ class Run:
         self.message = ""
         self._plan = NextTurn(action=Action.DRAFT)
         self._earlier = _seconds_of(trajectory)
+        self._paid_for_nothing: Usage | None = None
+        """The usage of answers to the open turn that were charged for and held no reply."""
         self._restore(trajectory)
 
     @property
@@ -78,7 +91,8 @@ class Run:
         """Returns what the turns so far have used of the budgets, those of earlier calls included."""
         pending = [self.current] if self.current is not None and self.current.report is None else []
         own = [attempt for attempt in [*self.attempts, *pending] if not attempt.inherited]
-        return sum_spent(own, self._earlier + time.monotonic() - self._started)
+        lost = [] if self._paid_for_nothing is None else [self._paid_for_nothing]
+        return sum_spent(own, self._earlier + time.monotonic() - self._started, lost)
 
     def run(self) -> StopReason:
         """Takes one turn after the other until the run is done, or something stops it.
@@ -171,7 +185,7 @@ class Run:
             turn=turn,
             prompt_version=self._asking.version,
         )
-        completion = self._answer(request)
+        completion = self._paid_answer(request, row)
         attempt, source = self._asking.read(row.id, turn, self._plan, completion)
         if source is None:
             self._answered_without_code(attempt, completion)
@@ -179,6 +193,18 @@ class Run:
             self.store.complete(row.id, completion, source)
             self.current = with_identity(attempt, self.attempts)
             self._move(Outcome.ANSWERED, State.COMPILE, "reading the code")
+
+    def _paid_answer(self, request: Request, row: Candidate) -> Completion:
+        """Asks for the answer. What was paid for nothing is written at once, and is part of the answer's usage."""
+        try:
+            completion = self._answer(request)
+        except (PolicyError, AskingInterrupted) as error:
+            if error.paid:
+                self.store.record_paid(row.id, error.paid[0])
+                self._paid_for_nothing = _total([self._paid_for_nothing, *(reply.usage for reply in error.paid[0])])
+            raise
+        lost, self._paid_for_nothing = self._paid_for_nothing, None
+        return completion if lost is None else completion.with_(usage=completion.usage.plus(lost))
 
     def _answer(self, request: Request) -> Completion:
         """Asks the tuner for a turn of TUNE, and the policy for every other."""
@@ -274,6 +300,8 @@ class Run:
                 self.attempts.append(attempt)
             elif turn.state is CandidateState.DRAFTED:
                 self.current = attempt
+            else:
+                self._paid_for_nothing = turn.paid_for_nothing
         if trajectory.finished is not None:
             self.state, self.stop_reason = State.DONE, StopReason(str(trajectory.stop_reason))
         elif self.current is not None:
@@ -291,6 +319,14 @@ class Run:
         if report.rung in (Rung.SOURCE, Rung.COMPILE):
             return State.COMPILE
         return State.CORRECTNESS if report.profile is None else State.PROFILE
+
+
+def _total(usages: Sequence[Usage | None]) -> Usage | None:
+    """Returns the sum of usages; None where there are none."""
+    total = None
+    for usage in usages:
+        total = usage if total is None else total.plus(usage) if usage is not None else total
+    return total
 
 
 def _seconds_of(trajectory: Trajectory) -> float:

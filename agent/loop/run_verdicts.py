@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.stopping import Spent
-from kernelwright.policies.base import Completion, FinishReason, Origin
+from kernelwright.policies.base import Completion, FinishReason, Origin, ReplyKind
+from kernelwright.tools.markdown.fenced_code import answer_of
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.report import Failure, Fault, Report
+from kernelwright.tools.report import Failure, Fault, Report, clean_text
 from kernelwright.tools.source import candidate_hash
 from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
@@ -104,15 +105,34 @@ def _known(attempt: Attempt, earlier: Sequence[Attempt]) -> Report | None:
 
 def unreadable_report(problem: Problem, completion: Completion) -> Report:
     """Returns the report on a reply without code; no tool is run for it."""
-    cut = completion.finish is FinishReason.LENGTH
-    tokens = completion.usage.completion_tokens
-    why = f"the reply was cut off after {tokens} tokens, before any code" if cut else "the reply holds no code"
-    said = completion.text.strip()
-    if not cut and completion.origin is Origin.COMPILER and said:
-        why = said.splitlines()[0][:300]  # No draft: and why
     return Report(
         problem=problem.name,
         problem_hash=problem.hash,
         candidate_hash=candidate_hash(""),
-        failure=Failure(fault=Fault.NO_CODE, message=why),
+        failure=Failure(fault=Fault.NO_CODE, message=_why_no_code(completion)),
     )
+
+
+_REPLIES_WITHOUT_CODE = {
+    ReplyKind.TEXT: "the reply holds no code",
+    ReplyKind.TOOL_CALL: "the reply is a tool call, and no tool is offered: the code must be in the text",
+    ReplyKind.REASONING: "the reply holds reasoning alone: the code must be in the answer behind it",
+    ReplyKind.REFUSAL: "the model refuses to answer",
+    ReplyKind.EMPTY: "the reply is empty",
+}
+
+
+def _why_no_code(completion: Completion) -> str:
+    """Returns the reason why a reply holds no code, for the user and for the model."""
+    lines = completion.text.strip().splitlines() or [""]
+    if completion.origin is Origin.COMPILER and lines[0]:
+        return lines[0][:300]  # the compiler says why it drafts nothing
+    if completion.finish is FinishReason.LENGTH:
+        tokens = completion.usage.completion_tokens
+        return f"the reply was cut off after {tokens} tokens, before any code: raise --reply-tokens"
+    if completion.finish is FinishReason.FILTERED:
+        return "the server withheld the reply (content filter)"
+    if completion.kind is ReplyKind.TEXT and not answer_of(completion.text).strip() and lines[0]:
+        return _REPLIES_WITHOUT_CODE[ReplyKind.REASONING]
+    quoted = f": {clean_text(lines[0], 200)}" if completion.kind is ReplyKind.REFUSAL else ""
+    return f"{_REPLIES_WITHOUT_CODE[completion.kind]}{quoted}"

@@ -55,6 +55,9 @@ class Settings(Value):
     seed: int | None = None
     prompts: Path | None = None
     """A folder of the user's own."""
+    reasoning_effort: str | None = None
+    extra_body: dict[str, JsonValue] = {}
+    """Fields of the user's own that every request to a server has."""
     prompt_version: str = ""
     """The version of the prompts' texts. Whoever opens the run sets it: other texts make another command."""
 
@@ -91,6 +94,8 @@ class Settings(Value):
             budgets=Budgets.model_validate(trajectory.budgets),
             temperature=told.get("temperature"),
             reply_tokens=told.get("reply_tokens"),
+            reasoning_effort=told.get("reasoning_effort"),
+            extra_body=told.get("extra_body", {}),
             seed=trajectory.seed,
             repeated=trajectory.sample > 0,
         )
@@ -117,6 +122,10 @@ class Settings(Value):
             options["tune"] = True
         if self.precision:
             options["precision"] = self.precision
+        if self.reasoning_effort:
+            options["reasoning_effort"] = self.reasoning_effort
+        if self.extra_body:
+            options["extra_body"] = self.extra_body
         return TrajectoryStart(
             problem=problem,
             policy=self.policy,

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 
 from kernelwright.agent.loop.attempts import Attempt, best_of
 from kernelwright.errors import InputError
-from kernelwright.policies.base import Value
+from kernelwright.policies.base import Usage, Value
 from kernelwright.store.models import Action
 
 
@@ -143,12 +143,16 @@ class Spent(Value):
         return self.model_dump(mode="json")
 
 
-def sum_spent(attempts: Sequence[Attempt], seconds: float) -> Spent:
-    """`seconds`: wall time, those of earlier sittings among them."""
-    usages = [a.usage for a in attempts if a.usage is not None and a.action is not Action.TUNE]
+def sum_spent(attempts: Sequence[Attempt], seconds: float, lost: Sequence[Usage] = ()) -> Spent:
+    """Adds up what turns cost.
+
+    `seconds`: wall time, that of earlier sittings included. `lost`: what was paid for answers without a reply.
+    """
+    answered = [a.usage for a in attempts if a.usage is not None and a.action is not Action.TUNE]
+    usages = [*answered, *lost]
     dollars = [usage.dollars for usage in usages]
     return Spent(
-        turns=len(usages),
+        turns=len(answered),
         tokens=sum(usage.prompt_tokens + usage.completion_tokens for usage in usages),
         dollars=None if None in dollars else sum(d for d in dollars if d is not None),
         gpu_seconds=sum(attempt.gpu_seconds for attempt in attempts),

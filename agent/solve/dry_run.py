@@ -7,6 +7,7 @@ from kernelwright.agent.loop.search import NextTurn
 from kernelwright.agent.loop.settings import REPLY_TOKENS, Settings
 from kernelwright.agent.loop.stopping import Spent
 from kernelwright.policies.base import Message, Policy, Sampling, Usage, Value
+from kernelwright.policies.prices import Prices
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import Problem
 
@@ -36,8 +37,8 @@ class DryRun(Value):
     note: str = ""
 
 
-def dry_run(problem: Problem, policy: Policy, settings: Settings) -> DryRun:
-    """Makes a run's first request without sending it."""
+def dry_run(problem: Problem, policy: Policy, settings: Settings, prices: Prices | None = None) -> DryRun:
+    """Makes a run's first request without sending it. `prices`: None for those that are shipped."""
     from kernelwright.agent.solve.solving import embedded_policy_note
 
     asking = QuestionWriter(problem, policy, settings, 0)
@@ -60,17 +61,19 @@ def dry_run(problem: Problem, policy: Policy, settings: Settings) -> DryRun:
         device=settings.device,
         prompt_tokens=prompt,
         most_tokens=None if usage is None else usage.prompt_tokens + usage.completion_tokens,
-        most_dollars=None if usage is None else _dollars(settings.policy, usage),
+        most_dollars=None if usage is None else _dollars(settings.policy, usage, prices),
         note=embedded_policy_note(settings.policy),
     )
 
 
-def _dollars(policy: str, usage: Usage) -> float | None:
+def _dollars(policy: str, usage: Usage, prices: Prices | None) -> float | None:
     """Returns the dollars at most; None where no price is known. Policies in this process cost nothing."""
-    if not policy.startswith("openai:"):
-        return 0.0
-    from kernelwright.policies.open_policy import model_and_url
     from kernelwright.policies.prices import read_prices
+    from kernelwright.policies.server_names import server_name
 
-    model, url = model_and_url(policy.removeprefix("openai:"))
-    return read_prices().dollars(url, model, usage)
+    name = server_name(policy)
+    if name is None:
+        return 0.0
+    known = prices or read_prices()
+    dollars = [known.dollars(url, name.model, usage) for url in name.urls]
+    return None if None in dollars else max(amount for amount in dollars if amount is not None)

@@ -1,4 +1,4 @@
-"""Any server of /v1/chat/completions: vllm serve, transformers serve, hosted ones. Asks once; `Patient` asks again."""
+"""Any server of /v1/chat/completions: vllm serve, transformers serve, hosted ones. Asks once."""
 
 from __future__ import annotations
 
@@ -6,33 +6,38 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kernelwright.policies.base import (
     Capabilities,
-    Completion,
     PolicyError,
+    PolicyRefused,
     PolicyUnavailable,
     PromptForm,
     Request,
     Sampling,
     Trouble,
 )
-from kernelwright.policies.openai.connection import Connection, ServedModel, UnknownField
-from kernelwright.policies.openai.event_loop import EventLoop
-from kernelwright.policies.openai.reply import Reply, parse_reply
+from kernelwright.policies.http.connection import Answer, Connection
+from kernelwright.policies.http.errors import UnknownField
+from kernelwright.policies.http.model_reply import ModelReply
+from kernelwright.policies.http.server import ExtraFields, Server
+from kernelwright.policies.http.server_policy import ServedReply, ServerPolicy, rate_limits
+from kernelwright.policies.openai.reply import parse_models, parse_reply
+from kernelwright.policies.openai.request_fields import chat_body, next_without
+from kernelwright.policies.openai.served_model import ModelNotServed, ServedModel, served_model
 from kernelwright.policies.prices import Prices
+from kernelwright.policies.server_names import OPENAI_URL
 
 log = logging.getLogger(__name__)
 
-OPENAI_URL = "https://api.openai.com/v1"
-_FAILS_EVERY_REQUEST = {Trouble.KEY, Trouble.QUOTA, Trouble.MODEL}
+_LISTING_SECONDS = 10.0
+_NO_KEY = "none"
 
 
-class OpenAIPolicy:
-    """`key` is given by the caller; nothing is read from the environment here."""
+class OpenAIPolicy(ServerPolicy):
+    """A model at a server that speaks OpenAI's protocol."""
 
     def __init__(
         self,
@@ -43,21 +48,33 @@ class OpenAIPolicy:
         at_once: int = 16,
         timeout: float = 600.0,
         prices: Prices | None = None,
+        extra: ExtraFields | None = None,
     ) -> None:
-        """`timeout`: seconds for one whole answer, from the request to its last byte."""
-        self._model, self._url, self._key = model, url.rstrip("/"), key
-        self._at_once, self._timeout = at_once, timeout
-        self._prices = prices or Prices()
-        self._loop = EventLoop()
-        self._connection: Connection | None = None
+        """Opens nothing yet.
+
+        Args:
+            model: The model's name at the server.
+            url: The address, which usually ends in /v1.
+            key: The server's key, where it wants one.
+            at_once: Requests that are under way at the same time.
+            timeout: Seconds for one whole answer, from the request to its last byte.
+            prices: The prices of tokens.
+            extra: Fields of the user that every request has.
+        """
+        address = url.rstrip("/").removesuffix("/chat/completions")
+        super().__init__(Server(model=model, url=address, key=key), at_once, prices)
+        self._timeout = timeout
+        self._extra_body = _extra_body(extra or ExtraFields())
         self._served = ServedModel()
+        self._is_listed = False
+        self._listing = asyncio.Lock()
         self._is_processed: bool | None = None
-        self._without: set[str] = set()
+        self._without: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
         """Returns the name `openai:MODEL@URL`."""
-        return f"openai:{self._model}@{self._url}"
+        return f"openai:{self._server.model}@{self._server.url}"
 
     @property
     def prompt_form(self) -> PromptForm:
@@ -72,163 +89,140 @@ class OpenAIPolicy:
         """Returns the server's listing of its model. Raises PolicyUnavailable, and PolicyRefused where it serves
         another one.
         """
-        self._served = self._loop.wait_for(self._listed())
+        self._loop.wait_for(self._list())
         return self._served
-
-    async def _listed(self) -> ServedModel:
-        return await self._open().served()
-
-    def _open(self) -> Connection:
-        if self._connection is None:
-            self._connection = Connection(self._model, self._url, self._key, self._at_once, self._timeout)
-        return self._connection
 
     @property
     def capabilities(self) -> Capabilities:
         """Returns the capabilities of the server; before the first answer none are known."""
         return Capabilities(
             token_ids=self._served.is_vllm,
-            logprobs="logprobs" not in self._without,
+            logprobs=self._served.is_vllm,
             adapters=bool(self._served.adapter_revisions),
             seeds=self._served.is_vllm,
             at_once=self._at_once,
             context=self._served.context,
         )
 
-    def close(self) -> None:
-        """A closed policy opens again when it is asked."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            self._loop.wait_for(connection.close())
-        self._loop.close()
+    def _connect(self) -> Connection:
+        try:
+            import openai
+        except ImportError as error:
+            raise PolicyRefused("openai is not installed: pip install openai", Trouble.NOT_INSTALLED) from error
+        server = self._server
+        client = openai.AsyncOpenAI(
+            api_key=server.key or _NO_KEY, base_url=server.url, max_retries=0, timeout=self._timeout
+        )
+        self._is_listed = False
+        self._listing = asyncio.Lock()
+        return Connection(server, client, openai, self._timeout)
 
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Asks the server for all at once. Raises PolicyError: refused, unavailable or not understood."""
-        return self._loop.wait_for(self._sample(requests)) if requests else []
+    async def _list(self) -> None:
+        await self._prepare(self._open())
 
-    async def _sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Asks all requests together; a hopeless refusal (a wrong key) stops those that have not begun."""
-        connection = self._open()
-        self._served = await connection.served()
-        hopeless, gate = asyncio.Event(), asyncio.Semaphore(self._at_once)
+    async def _prepare(self, connection: Connection) -> None:
+        """Reads /models once. Where that fails temporarily, the server is treated as a plain one and asked again next
+        time.
+        """
+        async with self._listing:
+            if self._is_listed:
+                return
+            call = connection.client.models.with_streaming_response.list
+            try:
+                answer = await connection.read(call, {}, min(_LISTING_SECONDS, self._timeout))
+                models = parse_models(answer.content)
+                server = self._server
+                if models is not None:
+                    self._served = await asyncio.to_thread(served_model, models, server.model, server.url)
+            except PolicyUnavailable as error:
+                if error.trouble in (Trouble.CONNECTION, Trouble.TIMEOUT, Trouble.BUSY):
+                    raise
+                return
+            except ModelNotServed:
+                raise
+            except (PolicyRefused, UnknownField):
+                log.debug("%s lists no models", self._server.url)
+            self._is_listed = True
 
-        async def outcome(request: Request) -> Completion | PolicyError | None:
-            async with gate:
-                try:
-                    return None if hopeless.is_set() else await self._answer(request, connection)
-                except PolicyError as error:
-                    if error.trouble in _FAILS_EVERY_REQUEST:
-                        hopeless.set()
-                    return error
-
-        outcomes = await asyncio.gather(*(outcome(request) for request in requests))
-        return _all_or_the_error(outcomes)
-
-    async def _answer(self, request: Request, connection: Connection) -> Completion:
+    async def _reply(self, request: Request, connection: Connection) -> ServedReply:
         sampling = request.sampling
         if self._served.is_vllm and sampling.seed is None:
             sampling = sampling.with_(seed=secrets.randbelow(1 << 31))
-        started = time.monotonic()
-        reply = await self._chat(request, sampling, connection)
-        latency = time.monotonic() - started
+        answer = await self._chat(request, sampling, connection)
+        reply = parse_reply(answer, self._server)
         exact = sampling.exact and await self._is_after_temperature(request, sampling, connection)
-        return self._completion(request, sampling, reply, latency, exact)
+        return ServedReply(reply, rate_limits(answer.headers), self._fields(request, sampling, reply, exact))
 
-    async def _chat(self, request: Request, sampling: Sampling, connection: Connection) -> Reply:
-        """Leaves out, once and for all, what the server names as a field it does not have and that changes no
-        answer.
+    async def _chat(self, request: Request, sampling: Sampling, connection: Connection) -> Answer:
+        """Asks, and leaves out what the server refuses and what changes no answer.
+
+        A server that names no field is asked with one group of fields less after the other. What it then goes without
+        is remembered. Where that does not help, the refusal is the first one, or one that names a field.
         """
+        without, first = self._without, None
         while True:
             try:
-                return parse_reply(await connection.chat(self._body(request, sampling)), self._url)
+                answer = await self._send(request, sampling, without, connection)
+                break
             except UnknownField as error:
-                if not self._can_go_without(error.field, sampling):
-                    raise error.refusal from error
-                log.info("%s does not take %s: left out from now on", self._url, error.field)
-                self._without.add(error.field)
+                first = first or error.refusal
+                fields = None if self._served.is_vllm else next_without(error.field, without, sampling)
+                if fields is None:
+                    raise (error.refusal if error.field else first) from error
+                without = fields
+        if without != self._without:
+            log.info("%s does not take %s: left out from now on", self._server.url, ", ".join(sorted(without)))
+            self._without = without
+        return answer
 
-    def _can_go_without(self, field: str, sampling: Sampling) -> bool:
-        standard = {"logprobs", "max_tokens"}
-        standard |= {"temperature"} if sampling.temperature == 1.0 else set()
-        standard |= {"top_p"} if sampling.top_p == 1.0 else set()
-        return not self._served.is_vllm and field in standard - self._without
-
-    def _body(self, request: Request, sampling: Sampling) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": request.adapter or self._model,
-            "messages": [{"role": str(message.role), "content": message.content} for message in request.messages],
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": min(sampling.max_tokens, self._served.context or sampling.max_tokens),
-            "logprobs": True,
-        }
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed
-        if sampling.stop:
-            body["stop"] = list(sampling.stop)
-        if "max_tokens" in self._without:
-            body["max_completion_tokens"] = sampling.max_tokens
-        body = {field: value for field, value in body.items() if field not in self._without}
-        # vLLM takes missing fields from the model's generation_config.json, so every field is sent.
-        extra: dict[str, Any] = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0} if self._served.is_vllm else {}
-        extra |= sampling.model_dump(include={"top_k", "min_p", "repetition_penalty"}, exclude_defaults=True)
-        return body | {"extra_body": extra | ({"return_token_ids": True} if self._served.is_vllm else {})}
+    async def _send(
+        self, request: Request, sampling: Sampling, without: frozenset[str], connection: Connection,
+        more: Mapping[str, Any] | None = None,
+    ) -> Answer:  # fmt: skip
+        extra = self._extra_body | dict(more or {})
+        body = chat_body(request, sampling, self._server.model, self._served, without, extra)
+        return await connection.read(connection.client.chat.completions.with_streaming_response.create, body)
 
     async def _is_after_temperature(self, request: Request, sampling: Sampling, connection: Connection) -> bool:
-        """Whether log-probs are. At temperature 1 it is the same; else it is found out, once, by two tokens.
+        """Tells whether log-probs are of the distribution after the temperature.
 
-        The gap between the likeliest token and the fourth halves from temperature 1 to 2 where they are.
+        At temperature 1 there is no difference. Elsewhere two requests of one token say it, once: the gap between the
+        likeliest token and the fourth halves from temperature 1 to 2 where log-probs are taken after it.
         """
         if sampling.temperature == 1.0 or not self._served.is_vllm:
             return True
         if self._is_processed is None:
-            one, two = [await self._gap(request, temperature, connection) for temperature in (1.0, 2.0)]
-            self._is_processed = None if one is None or two is None or one < 1e-3 else abs(two / one - 0.5) < 0.1
+            plain, flattened = [await self._gap(request, temperature, connection) for temperature in (1.0, 2.0)]
+            if plain is not None and flattened is not None and plain >= 1e-3:
+                self._is_processed = abs(flattened / plain - 0.5) < 0.1
             if self._is_processed is False:
-                log.warning("%s gives raw log-probs: start it with --logprobs-mode processed_logprobs", self._url)
+                url = self._server.url
+                log.warning("%s gives raw log-probs: start it with --logprobs-mode processed_logprobs", url)
         return bool(self._is_processed)
 
     async def _gap(self, request: Request, temperature: float, connection: Connection) -> float | None:
-        body = self._body(request, Sampling(temperature=temperature, max_tokens=1, seed=0))
+        sampling = Sampling(temperature=temperature, max_tokens=1, seed=0)
         try:
-            content = await connection.chat({**body, "top_logprobs": 5})
-            listed = content["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+            answer = await self._send(request, sampling, self._without, connection, {"top_logprobs": 5})
+            listed = answer.content["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
             likeliest = sorted((float(entry["logprob"]) for entry in listed), reverse=True)
             return likeliest[0] - likeliest[3]
         except (PolicyError, UnknownField, LookupError, TypeError, ValueError):
             return None
 
-    def _completion(
-        self, request: Request, sampling: Sampling, reply: Reply, latency: float, exact: bool
-    ) -> Completion:
-        choice, served = reply.choices[0], self._served
-        usage = reply.spent("".join(message.content for message in request.messages))
-        logprobs = choice.sound_logprobs()
-        whole = bool(choice.token_ids) and bool(reply.prompt_token_ids) and logprobs is not None
-        return Completion(
-            text=choice.message.content or "",
-            finish=choice.finish(),
-            usage=usage.with_(dollars=self._prices.dollars(self._url, self._model, usage)),
-            policy=self.name,
-            prompt_token_ids=None if reply.prompt_token_ids is None else tuple(reply.prompt_token_ids),
-            token_ids=None if choice.token_ids is None else tuple(choice.token_ids),
-            logprobs=logprobs,
-            exact=exact and whole,
-            revision=served.revision or reply.system_fingerprint,
-            adapter_revision=served.adapter_revisions.get(request.adapter or self._model),
-            tokenizer_hash=served.identity.tokenizer_hash,
-            chat_template_hash=served.identity.chat_template_hash,
-            seed=sampling.seed,
-            latency=latency,
-        )
+    def _fields(self, request: Request, sampling: Sampling, reply: ModelReply, exact: bool) -> dict[str, Any]:
+        served = self._served
+        whole = bool(reply.token_ids) and bool(reply.prompt_token_ids) and reply.logprobs is not None
+        return {
+            "exact": exact and whole,
+            "revision": served.revision or reply.revision,
+            "adapter_revision": served.adapter_revisions.get(request.adapter or self._server.model),
+            "tokenizer_hash": served.identity.tokenizer_hash,
+            "chat_template_hash": served.identity.chat_template_hash,
+            "seed": None if "seed" in self._without else sampling.seed,
+        }
 
 
-def _all_or_the_error(outcomes: Sequence[Completion | PolicyError | None]) -> list[Completion]:
-    """Returns the outcomes. Raises a refusal before an unavailability, with the completions that were finished."""
-    finished = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Completion)}
-    errors = [outcome for outcome in outcomes if isinstance(outcome, PolicyError)]
-    if errors:
-        error = min(errors, key=lambda error: isinstance(error, PolicyUnavailable))
-        error.finished = finished
-        raise error
-    return list(finished.values())
+def _extra_body(extra: ExtraFields) -> dict[str, Any]:
+    effort = {} if extra.reasoning_effort is None else {"reasoning_effort": extra.reasoning_effort}
+    return effort | extra.body

@@ -1,97 +1,144 @@
-"""The replies of a /v1/chat/completions server: their form, checked, and their errors, classified."""
+"""Reads the replies of a /v1/chat/completions server. Only the text must be there; an unreadable field is ignored."""
 
 from __future__ import annotations
 
-import email.utils
-import json
-import time
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from kernelwright.policies.base import (
-    FinishReason,
-    PolicyError,
-    PolicyRefused,
-    PolicyUnavailable,
-    Trouble,
-    Usage,
-    valid_logprobs,
+from kernelwright.policies.base import valid_logprobs
+from kernelwright.policies.http.bodies import Stream
+from kernelwright.policies.http.connection import Answer
+from kernelwright.policies.http.errors import error_without_reply
+from kernelwright.policies.http.model_reply import (
+    COUNT,
+    OBJECT,
+    TEXT,
+    TOKEN_IDS,
+    MessageParts,
+    ModelReply,
+    OptionalFields,
+    finish_reason,
+    message_parts,
 )
+from kernelwright.policies.http.server import Server
 
-_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, "content_filter": FinishReason.FILTERED}
-_CHARACTERS_A_TOKEN = 4
-_QUOTED_CHARACTERS = 200
-"""Largest number of characters of a server's own message that is quoted."""
+_REVISION_CHARACTERS = 200
+_TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
+_LIST_FIELDS = ("tool_calls", "token_ids")
 
 
 class _TokenLogprob(BaseModel):
-    token: str = ""
+    model_config = ConfigDict(extra="ignore")
+
     logprob: float
 
 
-class _Logprobs(BaseModel):
-    content: list[_TokenLogprob] | None = None
+_LOGPROBS: TypeAdapter[list[_TokenLogprob]] = TypeAdapter(list[_TokenLogprob])
 
 
-class _MessageText(BaseModel):
-    content: str | None = None
+def parse_reply(answer: Answer, server: Server) -> ModelReply:
+    """Reads a decoded answer. Raises PolicyError where it holds no reply: the error that it reports, or its form."""
+    content = merge_stream(answer.content) if isinstance(answer.content, Stream) else answer.content
+    choice, reason = _first_choice(content)
+    parts = None if choice is None else _message_parts(choice)
+    if choice is None or parts is None:
+        raise error_without_reply(content, answer.raw, reason or "no message in the first choice", server)
+    fields = OptionalFields()
+    usage = fields.read("usage", content.get("usage"), OBJECT) or {}
+    details = fields.read("prompt_tokens_details", usage.get("prompt_tokens_details"), OBJECT) or {}
+    ids = fields.read("token_ids", choice.get("token_ids"), TOKEN_IDS)
+    prompt_ids = fields.read("prompt_token_ids", content.get("prompt_token_ids"), TOKEN_IDS)
+    revision = fields.read("system_fingerprint", content.get("system_fingerprint"), TEXT)
+    return ModelReply(
+        text=parts.stored_text,
+        kind=parts.kind,
+        finish=finish_reason(fields.read("finish_reason", choice.get("finish_reason"), TEXT)),
+        prompt_tokens=fields.read("prompt_tokens", usage.get("prompt_tokens"), COUNT),
+        completion_tokens=fields.read("completion_tokens", usage.get("completion_tokens"), COUNT),
+        cached_prompt_tokens=fields.read("cached_tokens", details.get("cached_tokens"), COUNT),
+        prompt_token_ids=None if prompt_ids is None else tuple(prompt_ids),
+        token_ids=None if ids is None else tuple(ids),
+        logprobs=_logprobs(choice.get("logprobs"), ids, fields),
+        revision=None if revision is None else revision[:_REVISION_CHARACTERS],
+        unreadable=tuple(fields.unreadable),
+    )
 
 
-class Choice(BaseModel):
-    """One completion in a reply of a server that speaks OpenAI's protocol."""
-
-    message: _MessageText
-    finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
-    token_ids: list[int] | None = None
-
-    def finish(self) -> FinishReason:
-        """Returns the reason why the answer ended, OTHER where the server's word for it is unknown."""
-        return _FINISH.get(self.finish_reason or "", FinishReason.OTHER)
-
-    def sound_logprobs(self) -> tuple[float, ...] | None:
-        """Returns one log-prob for each token id where the server gives ids; None where any is missing or not a
-        log-prob.
-        """
-        if self.logprobs is None or not self.logprobs.content:
-            return None
-        values = [entry.logprob for entry in self.logprobs.content]
-        return valid_logprobs(values, len(values) if self.token_ids is None else len(self.token_ids))
+def _first_choice(content: Any) -> tuple[dict[str, Any] | None, str]:
+    """Returns the first choice, or None and the part of the form that is missing."""
+    if not isinstance(content, dict):
+        return None, "not a JSON object"
+    choices = content.get("choices")
+    if not isinstance(choices, list):
+        return None, "no list of choices"
+    if not choices:
+        return None, "an empty list of choices"
+    choice = choices[0]
+    if not isinstance(choice, dict):
+        return None, "the first choice is no object"
+    if choice.get("error"):
+        return None, "an error in place of the first choice"
+    return choice, ""
 
 
-class _CachedTokens(BaseModel):
-    cached_tokens: int | None = None
+def _message_parts(choice: dict[str, Any]) -> MessageParts | None:
+    """Returns the parts of a choice's message; None where it has none, or content of an unknown form."""
+    message = next((choice[name] for name in ("message", "delta", "text") if choice.get(name) is not None), None)
+    if isinstance(message, str):
+        return message_parts(message)
+    if not isinstance(message, dict):
+        return None
+    content = message.get("content")
+    if content is not None and not isinstance(content, str | list | dict):
+        return None
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    calls = message.get("tool_calls") or message.get("function_call")
+    return message_parts(content, reasoning, message.get("refusal"), calls)
 
 
-class _Usage(BaseModel):
-    prompt_tokens: int = Field(ge=0)
-    completion_tokens: int = Field(ge=0)
-    prompt_tokens_details: _CachedTokens | None = None
+def _logprobs(value: Any, ids: list[int] | None, fields: OptionalFields) -> tuple[float, ...] | None:
+    """Returns one log-prob for each token id; None where they do not fit the ids, or there are no ids."""
+    content = value.get("content") if isinstance(value, dict) else None
+    if ids is None or content is None:
+        return None  # without ids no training can use them
+    entries = fields.read("logprobs", content, _LOGPROBS)
+    return valid_logprobs(None if entries is None else [entry.logprob for entry in entries], len(ids))
 
 
-class Reply(BaseModel):
-    """A reply of `/v1/chat/completions`, as far as it is used."""
+def merge_stream(chunks: list[Any]) -> dict[str, Any]:
+    """Joins the chunks of a stream to the reply that the server would have sent in one piece."""
+    reply: dict[str, Any] = {}
+    choice: dict[str, Any] = {}
+    for chunk in chunks:
+        if not isinstance(chunk, dict):
+            continue
+        reply |= {name: value for name, value in chunk.items() if value is not None and name != "choices"}
+        choices = chunk.get("choices")
+        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+            _merge_choice(choice, choices[0])
+    return reply | ({"choices": [choice]} if choice else {})
 
-    choices: list[Choice] = Field(min_length=1)
-    prompt_token_ids: list[int] | None = None
-    usage: _Usage | None = None
-    system_fingerprint: str | None = None
 
-    def spent(self, prompt: str) -> Usage:
-        """Tokens as the server counts them; where it does not, a token is guessed for every four characters, and marked
-        so.
-        """
-        if self.usage is None:
-            text = self.choices[0].message.content or ""
-            counts = [-(-len(part) // _CHARACTERS_A_TOKEN) for part in (prompt, text)]
-            return Usage(prompt_tokens=counts[0], completion_tokens=counts[1], estimated=True)
-        details = self.usage.prompt_tokens_details
-        return Usage(
-            prompt_tokens=self.usage.prompt_tokens,
-            completion_tokens=self.usage.completion_tokens,
-            cached_prompt_tokens=(details and details.cached_tokens) or 0,
-        )
+def _merge_choice(choice: dict[str, Any], chunk: dict[str, Any]) -> None:
+    message = choice.setdefault("message", {})
+    delta = chunk.get("delta") or chunk.get("message")
+    for name, value in delta.items() if isinstance(delta, dict) else ():
+        if name in _TEXT_FIELDS and isinstance(value, str):
+            message[name] = str(message.get(name) or "") + value
+        elif name in _LIST_FIELDS and isinstance(value, list):
+            message[name] = [*(message.get(name) or []), *value]
+        elif value is not None:
+            message[name] = value
+    if isinstance(chunk.get("text"), str):
+        message["content"] = str(message.get("content") or "") + chunk["text"]
+    if isinstance(chunk.get("token_ids"), list):
+        choice["token_ids"] = [*choice.get("token_ids", []), *chunk["token_ids"]]
+    logprobs = chunk.get("logprobs")
+    if isinstance(logprobs, dict) and isinstance(logprobs.get("content"), list):
+        earlier = choice.setdefault("logprobs", {"content": []})["content"]
+        earlier += logprobs["content"]
+    choice |= {name: chunk[name] for name in ("finish_reason", "error") if chunk.get(name) is not None}
 
 
 class _Model(BaseModel):
@@ -108,89 +155,9 @@ class Models(BaseModel):
     data: list[_Model]
 
 
-def parse_json(body: bytes, content_type: str, url: str) -> Any:
-    """Refuses another kind of document (a wrong address); broken JSON is worth asking again."""
+def parse_models(content: Any) -> Models | None:
+    """Reads a listing of models; None where it has another form."""
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        if "json" not in content_type.lower():
-            raise PolicyRefused(
-                f"{url} answers {content_type or 'without a content type'}, not JSON: "
-                "is the address right (most end in /v1)?",
-                Trouble.NOT_THE_PROTOCOL,
-            ) from error
-        raise PolicyUnavailable(f"{url} sent JSON that cannot be read ({len(body)} bytes)", Trouble.NONSENSE) from error
-
-
-def parse_reply(content: Any, url: str) -> Reply:
-    """Reads a decoded JSON reply. Raises PolicyUnavailable where it does not have the form of one."""
-    try:
-        return Reply.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "reply"
-        raise PolicyUnavailable(
-            f"{url} sent a reply that is not in the form of this API: {where}: {first['msg']}", Trouble.NONSENSE
-        ) from error
-
-
-def error_of_status(status: int, headers: Any, content: Any, model: str, url: str) -> PolicyUnavailable | PolicyRefused:
-    """An HTTP error as ours. `content` is the decoded body: only its `code` and `message` are looked at."""
-    inner = content.get("error", content) if isinstance(content, dict) else {}
-    inner = inner if isinstance(inner, dict) else {"message": inner}
-    code = str(inner.get("code") or "")
-    said = _quoted(inner.get("message") or inner.get("detail"))
-    if code == "insufficient_quota" or status == 402:
-        return PolicyRefused(f"{url} says that there is no credit left: top up, or name another policy", Trouble.QUOTA)
-    if status == 429:
-        return PolicyUnavailable(f"{url} is busy (429){said}", Trouble.BUSY, retry_after=_retry_after(headers))
-    if status in (408, 409, 425) or status >= 500:
-        return PolicyUnavailable(f"{url} failed ({status}){said}", Trouble.SERVER, retry_after=_retry_after(headers))
-    if status in (401, 403):
-        return PolicyRefused(
-            f"{url} does not accept the key ({status}): set OPENAI_API_KEY to a key for this server", Trouble.KEY
-        )
-    if status == 404:
-        return PolicyRefused(f"{url} has no model {model!r} (404){said}: check the name and the address", Trouble.MODEL)
-    if code == "context_length_exceeded" or status == 413 or inner.get("param") == "input_tokens":
-        return PolicyRefused(f"the prompt does not fit {model}{said}: shorten it or lower max_tokens", Trouble.CONTEXT)
-    return PolicyRefused(f"{url} refuses the request ({status}){said}", Trouble.REQUEST)
-
-
-def unavailable(error: BaseException, url: str) -> PolicyError:
-    """A transport error of httpx (through openai, or while the body is read), told apart by its class's own name."""
-    names = {cause.__name__ for link in _chain(error) for cause in type(link).__mro__}
-    if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
-        return PolicyRefused(f"{url} is not an address: give it as http://HOST:PORT/v1", Trouble.NAME)
-    if names & {"TimeoutException", "APITimeoutError", "TimeoutError"}:
-        return PolicyUnavailable(f"{url} did not answer in time", Trouble.TIMEOUT)
-    if names & {"RemoteProtocolError", "ReadError"}:
-        return PolicyUnavailable(f"{url} cut its answer off", Trouble.CUT_OFF)
-    return PolicyUnavailable(f"cannot reach {url}: is the server up?", Trouble.CONNECTION)
-
-
-def _chain(error: BaseException | None) -> list[BaseException]:
-    links: list[BaseException] = []
-    while error is not None and len(links) < 10:
-        links.append(error)
-        error = error.__cause__ or error.__context__
-    return links
-
-
-def _quoted(words: Any) -> str:
-    """A server's words, as data: one line, printable, capped."""
-    text = " ".join(str(words or "").split())
-    text = "".join(character for character in text if character.isprintable())
-    return f": {text[:_QUOTED_CHARACTERS]}" if text else ""
-
-
-def _retry_after(headers: Any) -> float | None:
-    """Returns the seconds to wait, from `retry-after-ms` or `Retry-After` in either of its forms (RFC 9110, 10.2.3)."""
-    milliseconds, value = headers.get("retry-after-ms"), headers.get("retry-after")
-    try:
-        if milliseconds:
-            return max(0.0, float(milliseconds) / 1000)
-        return max(0.0, float(value)) if value else None
-    except ValueError:
-        date = email.utils.parsedate_tz(value or "")
-        return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())
+        return Models.model_validate(content)
+    except ValidationError:
+        return None

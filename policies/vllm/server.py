@@ -22,8 +22,9 @@ from kernelwright.policies.base import (
     Trouble,
 )
 from kernelwright.policies.forwarding import Forwarding
+from kernelwright.policies.http.errors import error_of_status
+from kernelwright.policies.http.server import Server
 from kernelwright.policies.model_identity import weights_revision
-from kernelwright.policies.openai.reply import error_of_status
 from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD, load_arguments
 
 LOAD_SECONDS = 600.0
@@ -117,7 +118,8 @@ class VLLMServerPolicy(Forwarding):
 
     def _refusal(self, error: urllib.error.HTTPError, needs: str) -> PolicyError:
         if error.code in (401, 403):
-            return error_of_status(error.code, error.headers, None, "", self._url)
+            server = Server(model="", url=self._url, key=self._key)
+            return error_of_status(error.code, {}, None, server)
         try:
             content = json.loads(error.read())
             words = content.get("error", content)

@@ -143,8 +143,9 @@ def _earlier(against: Path | None, suite: Suite) -> RecordedEvaluation | None:
 
 def _opened(policy: str, adapter: str | None, device: str) -> Policy:
     from kernelwright.policies.open_policy import open_policy
+    from kernelwright.policies.server_names import key_variable
 
-    return open_policy(policy, key=os.environ.get("OPENAI_API_KEY"), adapter=adapter, device=device)
+    return open_policy(policy, key=os.environ.get(key_variable(policy)), adapter=adapter, device=device)
 
 
 def _folder(policy: str, suite: str) -> Path:

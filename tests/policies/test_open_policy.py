@@ -131,6 +131,7 @@ def test_every_form_is_described():
         "embedded",
         "compiler",
         "openai:MODEL@URL",
+        "anthropic:MODEL",
         "vllm:PATH",
         "transformers:PATH",
         "scripted:FILE",

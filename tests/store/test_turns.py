@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import event
 
-from kernelwright.policies.base import FinishReason
+from kernelwright.policies.base import FinishReason, PaidReply, Usage
 from kernelwright.store.blobs import pack_integers, pack_numbers, pack_text, unpack_numbers, unpack_text
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError, StoreTrouble
@@ -179,8 +179,6 @@ def test_speeds_of_equal_machines_share_a_fingerprint(store):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"logprobs": (0.0,)}, "1 log-probs for 200 token ids"),
-        ({"logprobs": (float("nan"),) * 200}, "not a number"),
         ({"seed": 2**63}, "Candidate.seed was not saved"),
         ({"finish": "nonsense"}, "Candidate.finish was not saved"),
     ],
@@ -192,6 +190,38 @@ def test_an_answer_that_cannot_be_right_is_refused_whole(store, changes, says):
     assert caught.value.trouble is StoreTrouble.INVALID
     assert store.turn(row.id).completion is None
     assert store.stats().candidates == {State.DRAFTING: 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost"),
+    [
+        ({"logprobs": (0.0,)}, {"logprobs"}),
+        ({"logprobs": (float("nan"),) * 200}, {"logprobs"}),
+        ({"token_ids": None}, {"logprobs"}),
+        ({"token_ids": (2**64,) * 200}, {"token_ids", "logprobs"}),
+        ({"prompt_token_ids": (2**64,)}, {"prompt_token_ids"}),
+    ],
+    ids=["one for many", "not a number", "without ids", "ids that are none", "a prompt's that are none"],
+)
+def test_a_paid_answer_is_stored_without_the_numbers_that_do_not_fit(store, changes, lost):
+    id = write_turn(store, store.begin(make.start()).id, 0, **changes)
+    stored = make.completion(0, **changes, **dict.fromkeys(lost - set(changes)), exact=False)
+    assert store.turn(id).completion == stored.with_(**dict.fromkeys(lost))
+
+
+def test_what_was_paid_for_nothing_stays_with_the_open_turn_and_adds_up(store):
+    row = store.draft(store.begin(make.start()).id, make.request(), action=Action.DRAFT, turn=0)
+    usage = Usage(prompt_tokens=10, completion_tokens=2, dollars=0.5)
+    store.record_paid(row.id, [PaidReply(text='{"error": "no"}', usage=usage)])
+    store.record_paid(row.id, [PaidReply(text="\ud800", usage=usage)] * 2)
+    turn = store.turn(row.id)
+    assert turn.completion is None
+    assert turn.paid_for_nothing == Usage(prompt_tokens=30, completion_tokens=6, dollars=1.5)
+    store.complete(row.id, make.completion(), "x = 1")
+    assert store.turn(row.id).completion == make.completion()
+    assert store.turn(row.id).paid_for_nothing is None
+    with pytest.raises(StoreError, match="has its answer already"):
+        store.record_paid(row.id, [PaidReply(text="late", usage=usage)])
 
 
 def test_a_group_of_writes_is_saved_together_or_not_at_all(store):

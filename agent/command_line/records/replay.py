@@ -17,9 +17,9 @@ from kernelwright.agent.command_line.options import (
     Debug,
     Device,
     Quiet,
-    SamplingOptions,
     expand_groups,
 )
+from kernelwright.agent.command_line.policy.options import SamplingOptions
 from kernelwright.agent.command_line.solve import KernelFile, finish_solve
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from kernelwright.agent.viewing.report.texts import figure_rows
 from kernelwright.agent.viewing.show.rendering import show
+from kernelwright.agent.viewing.show.server_notes import ServerNotes
 from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, format_ratio, quoted_text
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class LiveBatch:
     def __init__(self) -> None:
         self._batch: Batch | None = None
         self._doing = "starting"
+        self.notes = ServerNotes(logging.WARNING)
 
     def watch(self, batch: Batch) -> None:
         """Shows a batch from the next redraw on."""
@@ -52,14 +55,15 @@ class LiveBatch:
         return "; ".join([", ".join(standing_parts(self._batch.standing)), *doing])
 
     def take_events(self) -> list[str]:
-        """Returns nothing: the counts say how many runs have ended."""
-        return []
+        """Returns the troubles of the policy's server; the counts say how many runs have ended."""
+        return self.notes.take()
 
     def __rich__(self) -> RenderableType:
         if self._batch is None:
             return Text(self._doing, style=QUIET)
         last = Text(PAUSING_MESSAGE, style=WARN) if self._batch.pausing else standing_line(self._batch.standing)
-        return Group(_runs(self._batch), lanes_view(self._batch.standing), last)
+        notes = [quoted_text(note, QUIET, 200) for note in list(self.notes.latest)]
+        return Group(_runs(self._batch), lanes_view(self._batch.standing), *notes, last)
 
 
 def _runs(batch: Batch) -> Table:
@@ -114,7 +118,7 @@ def standing_parts(standing: BatchStatus) -> list[str]:
 def live_batch(quiet: bool = False) -> Iterator[tuple[Callable[[Batch], None], Callable[[str], None]]]:
     """Shows a batch at work on stderr: a table in a terminal, lines elsewhere."""
     shown = LiveBatch()
-    with show(shown, quiet):
+    with shown.notes.listening(), show(shown, quiet):
         yield shown.watch, shown.say
 
 

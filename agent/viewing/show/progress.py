@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import time
@@ -14,11 +15,13 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from kernelwright.agent.viewing.show.rendering import show
+from kernelwright.agent.viewing.show.server_notes import ServerNotes
 from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, format_ratio, quoted_text
 
 if TYPE_CHECKING:
     from kernelwright.agent.loop.attempts import Attempt
     from kernelwright.agent.loop.run import Run
+    from kernelwright.agent.loop.stopping import Spent
 
 
 MIN_PIPE_WIDTH_COLUMNS = 140
@@ -104,6 +107,7 @@ class LiveRun(CurrentStep):
     def __init__(self) -> None:
         super().__init__()
         self.run: Run | None = None
+        self.notes = ServerNotes(logging.INFO)
         self._turns_told = 0
 
     def watch(self, run: Run, doing: str) -> None:
@@ -118,23 +122,36 @@ class LiveRun(CurrentStep):
         return f"{self._state()}{self.doing}" if self.doing else ""
 
     def take_events(self) -> list[str]:
-        """Returns the verdict of each turn that has ended."""
+        """Returns what the policy's server was noted for, and the verdict of each turn that has ended."""
+        notes = self.notes.take()
         if self.run is None:
-            return []
+            return notes
         attempts = self.run.attempts[self._turns_told :]
         self._turns_told += len(attempts)
-        return [_turn_line(attempt) for attempt in attempts]
+        verdicts = [_turn_line(attempt) for attempt in attempts]
+        if verdicts and self.run.spent.tokens:
+            verdicts[-1] += f"; {describe_spent(self.run.spent)} so far"
+        return notes + verdicts
 
     def __rich__(self) -> RenderableType:
         spinner = self.spinner(Text(self._state(), style=LABEL))
         if self.run is None:
             return spinner
         return Group(
-            *[_turn(attempt) for attempt in self.run.attempts[-MAX_TURNS_SHOWN:]], spinner, _standing(self.run)
+            *[_turn(attempt) for attempt in self.run.attempts[-MAX_TURNS_SHOWN:]],
+            *[quoted_text(note, QUIET, 200) for note in list(self.notes.latest)],
+            spinner,
+            _standing(self.run),
         )
 
     def _state(self) -> str:
         return "" if self.run is None else f"turn {len(self.run.attempts) + 1}, {self.run.state}: "
+
+
+def describe_spent(spent: Spent) -> str:
+    """`12,345 tokens, $0.0123`; without dollars where no price is known, or nothing is paid."""
+    dollars = f", ${spent.dollars:.4f}" if spent.dollars else ""
+    return f"{spent.tokens:,} tokens{dollars}"
 
 
 def _turn_line(attempt: Attempt) -> str:
@@ -170,12 +187,14 @@ def _standing(run: Run) -> Text:
         if best is None
         else f"turn {best.turn + 1}" + (f" at {format_ratio(best.speedup)}" if best.speedup else "")
     )
-    return Text(f"best: {found}   {describe_budget_left(run.settings.budgets, run.spent)}", style=QUIET)
+    spent = run.spent
+    cost = f"{describe_spent(spent)}   " if spent.tokens else ""
+    return Text(f"best: {found}   {cost}{describe_budget_left(run.settings.budgets, spent)}", style=QUIET)
 
 
 @contextmanager
 def live(quiet: bool = False) -> Iterator[tuple[Callable[[Run, str], None], Callable[[str], None]]]:
     """Gives what a run tells its changes to, and what says a step before there is a run."""
     shown = LiveRun()
-    with show(shown, quiet):
+    with shown.notes.listening(), show(shown, quiet):
         yield shown.watch, shown.say

@@ -153,9 +153,9 @@ def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> FolderS
 
     Raises InputError, PolicyRefused, PolicyUnavailable.
     """
-    from kernelwright.policies.open_policy import model_and_url
     from kernelwright.policies.openai.openai_policy import OpenAIPolicy
     from kernelwright.policies.retrying import RetryingPolicy
+    from kernelwright.policies.server_names import model_and_url
     from kernelwright.policies.vllm.server import VLLMServerPolicy
 
     model, url = model_and_url(options.engine.removeprefix(SERVER_PREFIX))

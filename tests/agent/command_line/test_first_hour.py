@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from kernelwright.agent.cli import app, main
-from kernelwright.agent.command_line.server_check import CONNECT_SECONDS, check_server
+from kernelwright.agent.command_line.policy.server_check import CONNECT_SECONDS, check_server
 from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import files_without_model, load_suite

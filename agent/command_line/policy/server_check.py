@@ -1,4 +1,4 @@
-"""Whether the server of an `openai:` policy can be reached, found out before a run begins."""
+"""Checks before a run begins that the server of a policy can be reached."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ CONNECT_SECONDS = 4.0
 
 
 def check_server(policy: str, key: str | None) -> None:
-    """Connects to the server that the policy's name gives, and hangs up. Other policies need no server.
+    """Connects to the servers that the policy's name gives, and hangs up. Other policies need no server.
 
     A host that is reached through a proxy is not checked: the connection is the proxy's.
 
     Raises:
         InputError: The hosted service was named without a key.
-        PolicyUnavailable: There is no connection within CONNECT_SECONDS.
+        PolicyUnavailable: There is no connection to any of them within CONNECT_SECONDS each.
     """
-    if not policy.startswith("openai:"):
-        return
     from kernelwright.errors import InputError
     from kernelwright.policies.base import PolicyUnavailable, Trouble
-    from kernelwright.policies.open_policy import model_and_url
-    from kernelwright.policies.openai.openai_policy import OPENAI_URL
+    from kernelwright.policies.server_names import server_name
 
-    model, url = model_and_url(policy.removeprefix("openai:"))
-    if url == OPENAI_URL and not key:
+    name = server_name(policy)
+    if name is None:
+        return
+    advice = f"--policy {name.form}:{name.model}@http://HOST:PORT/v1"
+    if name.is_hosted and not key:
         raise InputError(
-            f"{policy} asks {OPENAI_URL} and no key is set: set OPENAI_API_KEY, or name your own server with "
-            f"--policy openai:{model}@http://HOST:PORT/v1"
+            f"{policy} asks {name.urls[0]} and no key is set: set {name.key_variable}, or name your own server with "
+            f"{advice}"
         )
-    trouble = _connection_trouble(url)
-    if trouble:
+    troubles = [f"{url} ({trouble})" for url in name.urls if (trouble := _connection_trouble(url))]
+    if len(troubles) == len(name.urls):
         raise PolicyUnavailable(
-            f"no connection to {url} ({trouble}): check that the server runs and the network is up, or name another "
-            f"with --policy openai:{model}@http://HOST:PORT/v1",
+            f"no connection to {' or '.join(troubles)}: check that the server runs and the network is up, or name "
+            f"another with {advice}",
             Trouble.CONNECTION,
         )
 

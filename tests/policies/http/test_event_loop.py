@@ -5,7 +5,7 @@ import sys
 
 NEVER_CLOSED = """
 import asyncio
-from kernelwright.policies.openai.event_loop import EventLoop
+from kernelwright.policies.http.event_loop import EventLoop
 loop = EventLoop()
 loop.wait_for(asyncio.sleep(0))
 loop.itself = loop  # a cycle is collected at the very end of the interpreter

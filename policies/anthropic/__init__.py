@@ -1,0 +1,1 @@
+"""Servers that speak Anthropic's Messages API."""

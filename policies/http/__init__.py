@@ -1,0 +1,1 @@
+"""Language models behind an HTTP interface: what the protocols of OpenAI and of Anthropic share."""

@@ -1,0 +1,119 @@
+"""One request at a time to a model's server, through the client library of its protocol. Names whatever goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from kernelwright.policies.base import PolicyError, PolicyUnavailable, Trouble
+from kernelwright.policies.http.bodies import decode_body
+from kernelwright.policies.http.errors import (
+    UnknownField,
+    UnreadableAnswer,
+    error_of_status,
+    refused_field,
+    unavailable,
+)
+from kernelwright.policies.http.server import Server
+
+MAX_REPLY_BYTES = 64 << 20
+"""Bytes; an answer without an end is cut there, or when its time is over."""
+_STATUSES_OF_REFUSED_FIELDS = (400, 403, 422, 501)
+
+
+class Answer(NamedTuple):
+    """A decoded answer of status 200."""
+
+    content: Any
+    headers: Mapping[str, str]
+    raw: str
+    """The body as text, for what cannot be read."""
+
+
+class Connection:
+    """A connection to a server, for use from one event loop.
+
+    The libraries `openai` and `anthropic` have the same clients and errors. Their retries are off: `RetryingPolicy` is
+    the one that asks again.
+    """
+
+    def __init__(self, server: Server, client: Any, library: Any, timeout: float) -> None:
+        """`library`: the module of the client. `timeout`: seconds for one whole answer."""
+        self.server, self.client, self.timeout = server, client, timeout
+        self._library = library
+
+    async def close(self) -> None:
+        """Closes the client's connections, within its event loop."""
+        await self.client.close()
+
+    async def read(self, call: Any, body: dict[str, Any], seconds: float | None = None) -> Answer:
+        """Sends a request, and reads its whole answer within `seconds` and MAX_REPLY_BYTES.
+
+        Raises:
+            UnknownField: The server refuses the request, perhaps for a field.
+            PolicyError: Every other failure; UnreadableAnswer where the answer had begun, with status 200.
+        """
+        received = bytearray()
+        headers: Mapping[str, str] | None = None
+        try:
+            async with _within_time_limit(seconds or self.timeout, self.server), call(**body) as response:
+                headers = response.headers
+                await _read_body(response, received, self.server)
+        except self._library.APIStatusError as error:
+            raise self._refusal(error) from error
+        except PolicyUnavailable as error:
+            raise _answered_error(error, headers, received) from error
+        except _transport_errors(self._library) as error:
+            raise _answered_error(unavailable(error, self.server), headers, received) from error
+        content = decode_body(bytes(received), headers.get("content-type", ""), self.server)
+        return Answer(content, headers, received.decode("utf-8", "replace"))
+
+    def _refusal(self, error: Any) -> Exception:
+        refusal = error_of_status(error.status_code, error.response.headers, error.body, self.server)
+        if error.status_code in _STATUSES_OF_REFUSED_FIELDS and refusal.trouble in (Trouble.REQUEST, Trouble.SERVER):
+            return UnknownField(refused_field(error.body), refusal)
+        return refusal
+
+
+def _answered_error(error: PolicyError, headers: Any, received: bytearray) -> PolicyError:
+    """Returns the error; as an UnreadableAnswer where the server had begun its answer."""
+    if headers is None or not isinstance(error, PolicyUnavailable):
+        return error
+    return UnreadableAnswer(str(error), error.trouble, received.decode("utf-8", "replace"))
+
+
+@asynccontextmanager
+async def _within_time_limit(seconds: float, server: Server) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise PolicyUnavailable(
+            f"{server.url} did not finish in {seconds:.0f} s (--timeout)", Trouble.TIMEOUT
+        ) from error
+
+
+async def _read_body(response: Any, received: bytearray, server: Server) -> None:
+    async for chunk in response.iter_bytes():
+        received += chunk
+        if len(received) > MAX_REPLY_BYTES:
+            raise PolicyUnavailable(
+                f"{server.url} sent a reply that does not end: reading stopped after {len(received)} bytes",
+                Trouble.NONSENSE,
+            )
+
+
+def _transport_errors(library: Any) -> tuple[type[Exception], ...]:
+    """Returns the errors of the client library, which wraps what fails while it sends, and those of its HTTP library,
+    which come as they are while the body is read.
+    """
+    errors: list[type[Exception]] = [library.APIError]
+    for name in ("httpx", "httpx2"):
+        try:
+            module = __import__(name)
+        except ImportError:
+            continue
+        errors += [module.HTTPError, module.InvalidURL, module.StreamError]
+    return tuple(errors)

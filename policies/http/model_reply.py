@@ -1,0 +1,149 @@
+"""The reply of a model, whatever protocol it came by, and the reader of its optional fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from kernelwright.policies.base import FinishReason, ReplyKind, Usage, Value
+
+T = TypeVar("T")
+_CHARACTERS_A_TOKEN = 4
+_LARGEST_COUNT = 2**31 - 1
+COUNT: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, le=_LARGEST_COUNT)])
+TEXT: TypeAdapter[str] = TypeAdapter(str)
+OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+TOKEN_IDS: TypeAdapter[list[int]] = TypeAdapter(list[Annotated[int, Field(ge=0, le=_LARGEST_COUNT)]])
+_FINISH_REASONS = {
+    FinishReason.STOP: ("stop", "end_turn", "stop_sequence", "eos", "tool_calls", "function_call", "tool_use"),
+    FinishReason.LENGTH: ("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded"),
+    FinishReason.FILTERED: ("content_filter", "refusal", "safety"),
+}
+
+
+class OptionalFields:
+    """Reads fields that a reply can do without: an unreadable one is ignored, and its name is noted."""
+
+    def __init__(self) -> None:
+        self.unreadable: list[str] = []
+
+    def read(self, name: str, value: Any, kind: TypeAdapter[T]) -> T | None:
+        """Returns the field's value; None where there is none, or none that can be read."""
+        if value is None:
+            return None
+        try:
+            return kind.validate_python(value)
+        except (ValidationError, RecursionError, OverflowError):
+            self.unreadable.append(name)
+            return None
+
+
+class ModelReply(Value):
+    """A reply of a model: its text, and the optional fields that could be read."""
+
+    text: str
+    kind: ReplyKind = ReplyKind.TEXT
+    finish: FinishReason = FinishReason.OTHER
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_prompt_tokens: int | None = None
+    prompt_token_ids: tuple[int, ...] | None = None
+    token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    revision: str | None = None
+    unreadable: tuple[str, ...] = ()
+    """Names of optional fields that could not be read."""
+
+    def usage(self, prompt: str) -> Usage:
+        """Returns the tokens that the server counted; a count that it does not give is estimated from the text."""
+        return count_tokens(prompt, self.text, self.prompt_tokens, self.completion_tokens, self.cached_prompt_tokens)
+
+
+def count_tokens(
+    prompt: str, text: str, prompt_tokens: int | None, completion_tokens: int | None, cached: int | None = None
+) -> Usage:
+    """Returns a usage; a count that is None is estimated as one token for four characters."""
+    counts = [
+        -(-len(part) // _CHARACTERS_A_TOKEN) if count is None else count
+        for part, count in ((prompt, prompt_tokens), (text, completion_tokens))
+    ]
+    return Usage(
+        prompt_tokens=counts[0],
+        completion_tokens=counts[1],
+        cached_prompt_tokens=min(cached or 0, counts[0]),
+        estimated=prompt_tokens is None or completion_tokens is None,
+    )
+
+
+def finish_reason(word: str | None) -> FinishReason:
+    """Returns the reason why a reply ended; OTHER where the server's word for it is unknown."""
+    known = {word: reason for reason, words in _FINISH_REASONS.items() for word in words}
+    return known.get((word or "").lower(), FinishReason.OTHER)
+
+
+class MessageParts(Value):
+    """The parts of a model's message, by what they are."""
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    tool_calls: tuple[Any, ...] = ()
+
+    @property
+    def kind(self) -> ReplyKind:
+        """Returns what the message is: a tool call also where words come with it."""
+        if self.tool_calls:
+            return ReplyKind.TOOL_CALL
+        if self.text.strip():
+            return ReplyKind.TEXT
+        if self.refusal.strip():
+            return ReplyKind.REFUSAL
+        return ReplyKind.REASONING if self.reasoning.strip() else ReplyKind.EMPTY
+
+    @property
+    def stored_text(self) -> str:
+        """Returns the text; of a message without text, what it holds instead, in marks that no program is read from."""
+        if self.text.strip():
+            return self.text
+        if self.tool_calls:
+            calls = [json.dumps(call, default=str) for call in self.tool_calls]
+            return "\n".join(f"<tool_call>{call}</tool_call>" for call in calls)
+        if self.refusal.strip():
+            return self.refusal
+        return f"<think>\n{self.reasoning}\n</think>\n" if self.reasoning.strip() else ""
+
+
+def text_of_parts(content: Any) -> str:
+    """Joins the texts of nested content: a text, an object with a `text`, or a list of them."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(text_of_parts(part) for part in content)
+    if isinstance(content, dict):
+        nested = [content[name] for name in ("text", "value", "thinking", "reasoning", "refusal") if content.get(name)]
+        return text_of_parts(nested[0]) if nested else ""
+    return ""
+
+
+def message_parts(content: Any, reasoning: Any = None, refusal: Any = None, tool_calls: Any = None) -> MessageParts:
+    """Sorts a message's content, a text or a list of typed parts, and the fields beside it.
+
+    Parts of an unknown type with a text are text; reasoning, refusals and calls of tools are known by their type.
+    """
+    texts, thoughts, refusals, calls = [], [text_of_parts(reasoning)], [text_of_parts(refusal)], []
+    for part in content if isinstance(content, list) else [content]:
+        kind = str(part.get("type", "")) if isinstance(part, dict) else ""
+        if "think" in kind or "reason" in kind:
+            thoughts.append(text_of_parts(part))
+        elif "refusal" in kind:
+            refusals.append(text_of_parts(part))
+        elif "tool" in kind or "function" in kind:
+            calls.append(part)
+        else:
+            texts.append(text_of_parts(part))
+    calls += tool_calls if isinstance(tool_calls, list) else [tool_calls] if tool_calls else []
+    return MessageParts(
+        text="".join(texts), reasoning="".join(thoughts), refusal="".join(refusals), tool_calls=tuple(calls)
+    )

@@ -1,0 +1,73 @@
+"""The address of a model's server, and the quotation of its words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from kernelwright.policies.base import PolicyRefused, Trouble, Value
+
+MAX_QUOTED_CHARACTERS = 200
+"""Largest number of characters of a server's own message that is quoted."""
+_MAX_DEPTH = 4
+_MESSAGE_FIELDS = ("message", "detail", "details", "error", "errors", "msg", "error_description", "title", "reason")
+
+
+class ExtraFields(Value):
+    """Fields of the user's own that every request has."""
+
+    reasoning_effort: str | None = None
+    """How much a model reasons before it answers: low, medium, high, or the server's own word."""
+    body: dict[str, Any] = {}
+    """Fields of the request's JSON, which go over those of the sampling."""
+
+
+class Server(Value):
+    """A model at an address, and the key for it."""
+
+    model: str
+    url: str
+    key: str | None = None
+    key_variable: str = "OPENAI_API_KEY"
+    """The environment variable that the user sets to the key."""
+
+    def check_address(self) -> None:
+        """Raises PolicyRefused where the URL cannot be an address."""
+        try:
+            parts = urlsplit(self.url)
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise self.no_address()
+
+    def no_address(self) -> PolicyRefused:
+        """Returns the refusal of a URL that is no address."""
+        return PolicyRefused(f"{self.url} is not an address: give it as http://HOST:PORT/v1", Trouble.NAME)
+
+    def quotation(self, content: Any) -> str:
+        """Quotes the server's message behind a colon; empty where the answer holds none.
+
+        The words are data: one line, printable, capped, and without the key.
+        """
+        words = next(_messages(content, _MAX_DEPTH), "")
+        text = "".join(character for character in " ".join(words.split()) if character.isprintable())
+        if self.key:
+            text = text.replace(self.key, "***")
+        return f": {text[:MAX_QUOTED_CHARACTERS]}" if text else ""
+
+
+def _messages(content: Any, depth: int) -> Iterator[str]:
+    """Yields the texts under the fields that servers put their messages in, then the content itself as JSON."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for entry in content[:3]:
+            yield from _messages(entry, depth - 1) if depth else ()
+    elif isinstance(content, dict):
+        fields = [content[name] for name in _MESSAGE_FIELDS if content.get(name)]
+        for field in fields:
+            yield from _messages(field, depth - 1) if depth else ()
+        yield json.dumps(content, default=str)[: 2 * MAX_QUOTED_CHARACTERS]

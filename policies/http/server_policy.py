@@ -1,0 +1,176 @@
+"""A policy behind a server: asks for many replies together, counts what each one costs, and says so in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kernelwright.policies.base import (
+    Completion,
+    PaidReply,
+    PolicyError,
+    PolicyUnavailable,
+    Request,
+    Trouble,
+    Usage,
+)
+from kernelwright.policies.http.connection import Connection
+from kernelwright.policies.http.errors import UnreadableAnswer
+from kernelwright.policies.http.event_loop import EventLoop
+from kernelwright.policies.http.model_reply import COUNT, OBJECT, ModelReply, OptionalFields, count_tokens
+from kernelwright.policies.http.rate_limits import describe_rate_limits
+from kernelwright.policies.http.server import Server
+from kernelwright.policies.prices import Prices
+
+log = logging.getLogger(__name__)
+
+_FAILS_EVERY_REQUEST = {Trouble.KEY, Trouble.QUOTA, Trouble.MODEL}
+
+
+class ServedReply(NamedTuple):
+    """A reply, and what is known of its sampling."""
+
+    reply: ModelReply
+    rate_limits: str
+    fields: dict[str, Any]
+    """Further fields of the completion."""
+
+
+class ServerPolicy(ABC):
+    """Asks a server once for each request; `RetryingPolicy` asks again. Nothing is read from the environment."""
+
+    def __init__(self, server: Server, at_once: int, prices: Prices | None) -> None:
+        self._server, self._at_once = server, at_once
+        self._prices = prices or Prices()
+        self._loop = EventLoop()
+        self._connection: Connection | None = None
+        self._unreadable_fields: set[str] = set()
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Returns the name that `open_policy` opens."""
+
+    @abstractmethod
+    def _connect(self) -> Connection:
+        """Opens the client. Raises PolicyRefused where its library is not installed."""
+
+    @abstractmethod
+    async def _prepare(self, connection: Connection) -> None:
+        """Reads what must be known of the server before the first request."""
+
+    @abstractmethod
+    async def _reply(self, request: Request, connection: Connection) -> ServedReply:
+        """Asks for one reply. Raises PolicyError."""
+
+    def close(self) -> None:
+        """Closes the connections. A closed policy opens again when it is asked."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._loop.wait_for(connection.close())
+        self._loop.close()
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Asks the server for all at once. Raises PolicyError: refused, unavailable or not understood."""
+        return self._loop.wait_for(self._sample(requests)) if requests else []
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            self._server.check_address()
+            self._connection = self._connect()
+        return self._connection
+
+    async def _sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Asks all requests together; a hopeless refusal (a wrong key) stops those that have not begun."""
+        connection = self._open()
+        await self._prepare(connection)
+        hopeless, gate = asyncio.Event(), asyncio.Semaphore(self._at_once)
+
+        async def outcome(request: Request) -> Completion | PolicyError | None:
+            async with gate:
+                try:
+                    return None if hopeless.is_set() else await self._completion(request, connection)
+                except PolicyError as error:
+                    if error.trouble in _FAILS_EVERY_REQUEST:
+                        hopeless.set()
+                    return error
+
+        outcomes = await asyncio.gather(*(outcome(request) for request in requests))
+        return _all_or_the_error(outcomes)
+
+    async def _completion(self, request: Request, connection: Connection) -> Completion:
+        """Returns one completion. An answer that cannot be read counts as paid, and is in the error's `paid`."""
+        prompt = "".join(message.content for message in request.messages)
+        started = time.monotonic()
+        try:
+            served = await self._reply(request, connection)
+        except UnreadableAnswer as error:
+            usage = self._priced(usage_of_unreadable(error, prompt))
+            error.paid = {0: (PaidReply(text=error.raw, usage=usage),)}
+            log.warning("%s (%s)", error, _describe(usage))
+            raise
+        reply = served.reply
+        usage = self._priced(reply.usage(prompt))
+        latency = time.monotonic() - started
+        log.info("%s", ", ".join(filter(None, [f"reply in {latency:.1f} s", _describe(usage), served.rate_limits])))
+        self._tell_unreadable(reply)
+        return Completion(
+            text=reply.text,
+            kind=reply.kind,
+            finish=reply.finish,
+            usage=usage,
+            policy=self.name,
+            prompt_token_ids=reply.prompt_token_ids,
+            token_ids=reply.token_ids,
+            logprobs=reply.logprobs,
+            latency=latency,
+            **served.fields,
+        )
+
+    def _priced(self, usage: Usage) -> Usage:
+        return usage.with_(dollars=self._prices.dollars(self._server.url, self._server.model, usage))
+
+    def _tell_unreadable(self, reply: ModelReply) -> None:
+        """Tells each field once that cannot be read."""
+        for name in set(reply.unreadable) - self._unreadable_fields:
+            self._unreadable_fields.add(name)
+            log.warning("%s sends a field %s that cannot be read: it is ignored", self._server.url, name)
+
+
+def usage_of_unreadable(error: UnreadableAnswer, prompt: str) -> Usage:
+    """Returns the tokens of an answer that cannot be read: as the server counts them, else estimated."""
+    fields = OptionalFields()
+    content = error.content if isinstance(error.content, dict) else {}
+    usage = fields.read("usage", content.get("usage"), OBJECT) or {}
+    prompt_tokens = fields.read("prompt_tokens", usage.get("prompt_tokens", usage.get("input_tokens")), COUNT)
+    reply_tokens = fields.read("completion_tokens", usage.get("completion_tokens", usage.get("output_tokens")), COUNT)
+    return count_tokens(prompt, error.raw, prompt_tokens, reply_tokens)
+
+
+def _describe(usage: Usage) -> str:
+    about = "about " if usage.estimated else ""
+    dollars = "" if usage.dollars is None else f", ${usage.dollars:.4f}"
+    return f"{about}{usage.prompt_tokens + usage.completion_tokens:,} tokens{dollars}"
+
+
+def rate_limits(headers: object) -> str:
+    """Returns what the headers of an answer say of the server's limits."""
+    return describe_rate_limits(dict(headers.items())) if hasattr(headers, "items") else ""
+
+
+def _all_or_the_error(outcomes: Sequence[Completion | PolicyError | None]) -> list[Completion]:
+    """Returns the outcomes. Raises a refusal before an unavailability, with the completions that were finished and the
+    answers that were paid for nothing.
+    """
+    finished = {index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, Completion)}
+    errors = {index: outcome for index, outcome in enumerate(outcomes) if isinstance(outcome, PolicyError)}
+    if not errors:
+        return list(finished.values())
+    paid = {index: replies for index, error in errors.items() for replies in error.paid.values()}
+    error = min(errors.values(), key=lambda error: isinstance(error, PolicyUnavailable))
+    error.finished, error.paid = finished, paid
+    raise error
