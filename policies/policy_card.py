@@ -138,10 +138,7 @@ def front_matter(card: PolicyCard) -> str:
     """The head of a README.md as model hubs read it: base model, tags, library. Ends with an empty line."""
     from huggingface_hub import ModelCardData
 
-    is_hub_name = (
-        bool(card.base) and ":" not in card.base and card.base.count("/") == 1 and not Path(card.base).exists()
-    )
-    base = card.base if is_hub_name else None
+    base = card.base if card.base and _is_hub_name(card.base) else None
     tags = ["triton", "gpu-kernels", "kernelwright", *filter(None, [card.method])]
     data = ModelCardData(base_model=base, library_name="transformers", pipeline_tag="text-generation", tags=tags)
     return f"---\n{data.to_yaml()}\n---\n\n"
