@@ -64,14 +64,16 @@ class MasterWeights(torch.optim.Optimizer):
         The gradients of the weights are gone afterwards.
         """
         for part in self._parts:
-            moved = [(weight, master) for weight, master in part.items() if weight.grad is not None]
-            for weight, master in moved:
-                master.grad = weight.grad.to(master.device).float()
-                weight.grad = None
+            for weight, master in part.items():
+                if weight.grad is not None:
+                    master.grad = weight.grad.to(master.device).float()
+                    weight.grad = None
+            # The optimizer leaves masters alone that have no gradient: those of other parts, and frozen ones.
             self.optimizer.step()
-            for weight, master in moved:
-                weight.copy_(master.to(weight.dtype))
-                master.grad = None
+            for weight, master in part.items():
+                if master.grad is not None:
+                    weight.copy_(master.to(weight.dtype))
+                    master.grad = None
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients of the weights."""
