@@ -160,7 +160,7 @@ def _grpo(options: LogOptions, subject: Subject, model: Any, material: PlannedLo
 
     samples = material.log.samples
     longest = max(len(sample.completion_ids) for sample in samples)
-    settings = checked_settings(options.settings, options.decoupled)
+    settings = dict(options.settings)
     probe = grpo_config(
         settings, output_dir=str(options.work), max_steps=1, seed=options.seed, device=options.device,
         parameters=parameters(model),

@@ -13,8 +13,11 @@ from dataclasses import fields
 from typing import Any
 
 from kernelwright.errors import InputError
+from kernelwright.policies.base import Sampling
 
 FIELD_OPTIONS: Mapping[str, str] = {
+    # Rollouts are sampled from the whole distribution, which the temperature alone changes.
+    **dict.fromkeys(Sampling.model_fields, "--temperature"),
     "output_dir": "--out",
     "max_steps": "--max-steps (--steps of rl loop)",
     "num_train_epochs": "--epochs",
@@ -23,7 +26,7 @@ FIELD_OPTIONS: Mapping[str, str] = {
     "use_cpu": "--device",
     "max_length": "--max-length",
     "max_completion_length": "--reply-tokens",
-    "temperature": "--temperature",
+    "max_tokens": "--reply-tokens",
     "top_p": "--top-p",
     "num_generations": "--group",
     "generation_batch_size": "--problems-per-step",
@@ -33,7 +36,7 @@ FIELD_OPTIONS: Mapping[str, str] = {
     "reward_weights": "--reward",
     "scale_rewards": "--reward",
 }
-"""The option of `rl train` that takes the place of a field of trl's configs."""
+"""The option of `rl train` that takes the place of a field of trl's configs, or of a sampler's."""
 UNUSED_FIELD_PREFIXES = ("dataloader_", "dataset_", "do_", "eval_", "per_device_eval_")
 """Fields about loading, tokenizing and evaluating a dataset: rows here are token ids, and are not evaluated by trl."""
 DECIDED_FIELDS = frozenset(

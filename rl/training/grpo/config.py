@@ -104,9 +104,10 @@ def grpo_config(
     given: Mapping[str, Any], *, output_dir: str, max_steps: int, seed: int, device: str, parameters: int, lora: bool,
     temperature: float, longest_completion: int,
 ) -> Any:  # fmt: skip
-    """Returns trl's GRPOConfig. `given`: settings that `checked_settings` returned. Raises InputError."""
+    """Returns trl's GRPOConfig. `given`: the user's settings, which `checked_settings` has taken. Raises InputError."""
     from trl import GRPOConfig
 
+    given = _aliased(given)
     on_gpu, is_small = device.startswith("cuda"), parameters <= SMALL_MODEL_PARAMETERS
     defaults: dict[str, Any] = {**DEFAULT_FIELDS, **rate_settings(parameters, lora).model_dump()}
     defaults |= {

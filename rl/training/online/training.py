@@ -204,4 +204,4 @@ def _aside(rank: int, line: str) -> None:
 
 def _own_settings(options: OnlineOptions) -> dict[str, Any]:
     """A step is a round: its rows in so many parts that each fits the memory."""
-    return {"gradient_accumulation_steps": 4, **checked_settings(options.settings, options.decoupled)}
+    return {"gradient_accumulation_steps": 4, **options.settings}

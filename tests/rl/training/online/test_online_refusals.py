@@ -25,7 +25,7 @@ from tests.rl.training.online.online_options import options  # noqa: E402
         ({"method": Method.RFT}, "--online trains by grpo"),
         ({"engine": "steam"}, "choose auto"),
         ({"settings": {"temperature": 1.6}}, "--set temperature=1.6: use --temperature instead"),
-        ({"settings": {"top_k": 5}}, "--set top_k=5: this command decides that field itself"),
+        ({"settings": {"top_k": 5}}, "--set top_k=5: use --temperature instead"),
         ({"engine": "openai:m@nowhere"}, "http://HOST:PORT/v1"),
         ({"engine": "openai:m@http://127.0.0.1:9/v1"}, "is the server up"),
     ],
