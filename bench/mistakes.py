@@ -1,4 +1,4 @@
-"""Gives `agent` a hundred commands that users give by mistake, and tells whether each ends as documented.
+"""Gives `agent` more than a hundred commands that users give by mistake, and tells whether each ends as documented.
 
     python -m bench.mistakes [--half developed|held-out]
 
