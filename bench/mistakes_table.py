@@ -190,10 +190,21 @@ GROUPS = {
     "output": OF_OUTPUT,
     "surroundings": OF_SURROUNDINGS,
 }
-MISTAKES = tuple(mistake for group in GROUPS.values() for mistake in group)
-DEVELOPED, HELD_OUT = MISTAKES[::2], MISTAKES[1::2]
+_FIRST = tuple(mistake for group in GROUPS.values() for mistake in group)
+DEVELOPED, HELD_OUT = _FIRST[::2], _FIRST[1::2]
 """Every other one: the messages were written by the first half, and the second half was run when they stood."""
 FIRST_RUN = (
     "Of the half that was held back 50 of 63 ended so in its first run (2026-11-28, main at 86f8e5c5): seven of the "
     "others were faults of messages or statuses, six of the table, such as a folder that an earlier row had changed."
 )
+OF_OUTPUT_LATER = (
+    Mistake("agent export --db one.db --format jsonl --out folder", 2, "--out"),
+    Mistake("agent report 1 --html --out missing/x.html --db one.db", 2, "--out"),
+    Mistake("agent check kernel.py -p relu.py --cache relu.py", 2, "--cache"),
+    Mistake("agent serve --store folder --device cpu", 2, "--store"),
+    Mistake("agent tune kernel.py -p relu.py --picture missing/x.svg", 2, "--picture"),
+    Mistake("agent problems --manifest folder --out missing/m.json", 2, "--out"),
+)
+"""Siblings that were tried when both halves stood: other options that name an output."""
+GROUPS["output, later"] = OF_OUTPUT_LATER
+MISTAKES = (*_FIRST, *OF_OUTPUT_LATER)

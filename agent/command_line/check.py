@@ -77,9 +77,12 @@ def check(
     """
     from kernelwright.agent.candidates.bare_functions import as_candidate, split_name
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
+    from kernelwright.agent.output_files import refuse_unwritable_folder
     from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.tools.source import read_source
 
+    if cache is not None:
+        refuse_unwritable_folder(cache, "--cache")
     file, function = split_name(kernel)
     text = read_candidate(file)
     found = find_by_name(

@@ -67,6 +67,10 @@ def problems(
 ) -> None:
     """List the catalogue of references, or those nearest to QUERY; or measure a whole suite with --manifest."""
     if manifest:
+        if out is not None:
+            from kernelwright.agent.output_files import refuse_unwritable_file
+
+            refuse_unwritable_file(out)
         _show_manifests(_measure(manifest, path, device, out, quiet), as_json)
         return
     from kernelwright.agent.problems.finding import catalogue, nearest_problems

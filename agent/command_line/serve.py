@@ -64,10 +64,14 @@ def serve(
 
     require("fastapi", "uvicorn", "prometheus_client")
     from kernelwright.agent.command_line.check import allowed_packages
+    from kernelwright.agent.output_files import refuse_unwritable_folder
     from kernelwright.agent.serving.routes.quotas import Limits
     from kernelwright.agent.serving.server import ServerOptions, devices_of
     from kernelwright.errors import InputError
 
+    if store.is_dir():
+        raise InputError(f"--store {store} is a folder: name a file in it, such as --store {store / 'service.db'}")
+    refuse_unwritable_folder(store.parent, "--store")
     plan = ServerOptions(
         host=host, port=port, store=store, token_file=token_file, database=db, kernelbench=kernelbench,
         allow_import=allowed_packages(allow_import or []),

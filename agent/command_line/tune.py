@@ -64,6 +64,7 @@ def tune(
     """
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
     from kernelwright.agent.command_line.options import precision_class
+    from kernelwright.agent.output_files import refuse_unwritable_file
     from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.agent.tuning.files import check_path, default_path
     from kernelwright.agent.tuning.settings import TuneSettings
@@ -78,6 +79,8 @@ def tune(
         classes=True,
     )  # fmt: skip
     path = check_path(out or default_path(kernel), kernel)
+    if picture is not None:
+        refuse_unwritable_file(picture, "--picture")
     tuned = _run(kernel, source, found, settings, path, picture, check, db, quiet=quiet)
     if as_json:
         typer.echo(tuned.model_dump_json(indent=2))

@@ -40,6 +40,7 @@ def export(
     With neither ID nor --run it is all that there is. What is left out is said on stderr.
     """
     from kernelwright.agent.databases import open_store
+    from kernelwright.agent.output_files import refuse_unwritable_file
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
@@ -47,6 +48,8 @@ def export(
         raise InputError(f"--format {format!r}: choose {', '.join(FORMATS)}")
     if out is not None and not out.absolute().parent.is_dir():
         raise InputError(f"there is no folder {out.absolute().parent}: make it first, or name another with --out")
+    if out is not None and format not in ("py", "kernelbench"):
+        refuse_unwritable_file(out)
     with progress() as say, open_store(db, readonly=True) as store:
         say(f"reading what --format {format} needs")
         if format in ("py", "kernelbench"):

@@ -36,12 +36,15 @@ def report(
     problems).
     """
     from kernelwright.agent.databases import open_store
+    from kernelwright.agent.output_files import refuse_unwritable_file
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
     if html + markdown + csv + as_json > 1:
         raise InputError("choose one of --html, --markdown, --csv and --json")
     form = "html" if html else "csv" if csv else "json" if as_json else "markdown" if markdown else ""
+    if out is not None:
+        refuse_unwritable_file(out)
     with progress() as say, open_store(db, readonly=True) as store:
         say("writing the report")
         is_run = any(row.name == id for row in store.runs())
