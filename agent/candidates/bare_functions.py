@@ -142,11 +142,9 @@ def _values(
         elif parameter in settings and not is_input:
             values.append(f"{parameter}=self.{parameter}_argument")
         elif remaining_inputs:
-            values.append(
-                remaining_inputs.pop(0)
-                if not any("=" in v for v in values)
-                else f"{parameter}={remaining_inputs.pop(0)}"
-            )
+            value = remaining_inputs.pop(0)
+            by_name = any("=" in earlier for earlier in values)
+            values.append(f"{parameter}={value}" if by_name else value)
         elif index < required:
             raise InputError(_misfit(function, parameters, inputs, weights, problem))
     if remaining_inputs and arguments.vararg is not None:

@@ -98,6 +98,8 @@ class Output(Value):
     dtype: str
     shape: tuple[int | str, ...]
     contiguous: bool = True
+    depends_on_weights: bool = True
+    """Whether torch sees that its gradient reaches a weight."""
 
 
 class Weight(Value):

@@ -238,7 +238,9 @@ def _outputs(specs: Sequence[InputSpec], facts: ReferenceFacts, sizes: SizeNames
         same = all(len(other.shape) == len(first.shape) for other in others)
         rows = list(zip(*(other.shape for other in others), strict=True)) if same and len(others) == len(specs) else []
         contiguous = facts.contiguous[index] if index < len(facts.contiguous) else True
-        outputs.append(Output(dtype=first.dtype, shape=tuple(map(sizes.describe, rows)), contiguous=contiguous))
+        depends = facts.depends_on_weights[index] if index < len(facts.depends_on_weights) else True
+        shape = tuple(map(sizes.describe, rows))
+        outputs.append(Output(dtype=first.dtype, shape=shape, contiguous=contiguous, depends_on_weights=depends))
     return tuple(outputs)
 
 

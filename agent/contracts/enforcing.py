@@ -177,19 +177,17 @@ class NoBackward(torch.autograd.Function):
         raise RuntimeError("this kernel has no backward: train with the PyTorch module")
 
 
-def mark_without_backward(output, weights):
-    """Returns the output; its backward raises where weights require a gradient and grad mode is on."""
+def mark_without_backward(output, weights, depend_on_weights):
+    """Returns the output; backward of the parts that depend on weights raises if those require a gradient."""
     if not torch.is_grad_enabled():
         return output
     trained = [table[key] for table, key, *_ in weights if table[key].requires_grad]
-
-    def marked(value):
-        is_tensor = isinstance(value, torch.Tensor)
-        if not trained or not is_tensor or not (value.is_floating_point() or value.is_complex()):
-            return value
-        return NoBackward.apply(value, *trained)
-
-    return torch.utils._pytree.tree_map(marked, output)
+    leaves, form = torch.utils._pytree.tree_flatten(output)
+    for index, value in enumerate(leaves):
+        is_number = isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+        if trained and is_number and depend_on_weights[index : index + 1] != (False,):
+            leaves[index] = NoBackward.apply(value, *trained)
+    return torch.utils._pytree.tree_unflatten(leaves, form)
 
 
 def check_output(output):

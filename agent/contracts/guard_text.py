@@ -112,7 +112,8 @@ def _forward(contract: Contract) -> str:
     body.append(f"output = judged_forward({', '.join(['self', *_passed(contract.inputs, names)])})")
     checked = "check_output(output)"
     if contract.weights:
-        checked = f"mark_without_backward({checked}, self.judged_contract[1])"
+        depend = tuple(output.depends_on_weights for output in contract.outputs)
+        checked = f"mark_without_backward({checked}, self.judged_contract[1], {depend!r})"
     body.append(f"return {checked}")
     return _method("forward", contract.inputs, names, body)
 

@@ -17,6 +17,8 @@ from kernelwright.tools.report import Value
 if TYPE_CHECKING:
     import torch
 
+    from kernelwright.tools.references.reference import Reference
+
 SEED = 0
 RELATIVE_TOLERANCES = {"float16": 2e-2, "bfloat16": 2e-2, "float64": 1e-9}
 """Up to which outputs in two modes count as the same; of every other type DEFAULT_TOLERANCE."""
@@ -42,7 +44,9 @@ class ReferenceFacts(Value):
     """Inputs that forward writes to, by place: `0`, `1[mask]`."""
     mode: Mode = Mode.ANY
     contiguous: tuple[bool, ...] = ()
-    """Whether each output is."""
+    """Whether each output is contiguous."""
+    depends_on_weights: tuple[bool, ...] = ()
+    """Whether the gradient of each output reaches a weight; empty if the reference does not run in grad mode."""
 
 
 def facts_of(problem: Problem, sizes: Mapping[str, int]) -> ReferenceFacts:
@@ -75,7 +79,23 @@ def facts_of(problem: Problem, sizes: Mapping[str, int]) -> ReferenceFacts:
         written=tuple(changed),
         mode=mode,
         contiguous=tuple(not isinstance(v, torch.Tensor) or v.is_contiguous() for v in outputs),
+        depends_on_weights=_depends_on_weights(reference),
     )
+
+
+def _depends_on_weights(reference: Reference) -> tuple[bool, ...]:
+    import torch
+
+    from kernelwright.tools.comparing.forms_of_outputs import flatten
+
+    with torch.random.fork_rng(devices=[]), reference.settings():
+        model, inputs = reference.model(SEED), reference.inputs(SEED)
+        try:
+            with torch.enable_grad():
+                outputs = flatten(model(*reference.arguments(inputs)))
+        except RuntimeError:  # it writes in place to what grad mode protects
+            return ()
+    return tuple(bool(getattr(value, "requires_grad", False)) for value in outputs)
 
 
 def _versions(inputs: list[object]) -> list[int]:

@@ -114,6 +114,15 @@ def test_a_constructor_that_replaces_forward_is_refused():
         kernel_of("x): return x", "[torch.randn(rows, columns)]", init=init)
 
 
+def test_an_output_that_depends_on_no_weight_needs_no_gradient():
+    init = "\n    def __init__(self):\n        super().__init__()\n        self.scale = nn.Parameter(torch.ones(1))\n"
+    kernel, _ = kernel_of("x): return x + 1, x * self.scale", "[torch.randn(rows, columns)]", init=init)
+    first, second = kernel(torch.randn(3, 5))
+    assert (first.requires_grad, second.requires_grad) == (False, True)
+    with pytest.raises(RuntimeError, match="no backward"):
+        second.sum().backward()
+
+
 def test_names_of_the_kernel_and_of_the_checks_do_not_meet():
     head = "def check_tensor(x): return x\n\n\ndef _enforce_contract(x): return x + 1\n\n\n"
     kernel, _ = kernel_of(
