@@ -1,8 +1,8 @@
 """What `agent solve --policy openai:` makes of every kind of server's answer: `python -m bench.server_answers`.
 
-Each answer is served on loopback (the table is that of `tests/agent/solve/test_server_answers.py`), the command runs in
-a process of its own, and the line that the user sees, the exit status, the requests and what they cost are written to
-`bench/results/server_answers.md`.
+Each answer is served on loopback (the table is that of `tests/agent/solve/test_server_answers.py`), and the line that
+the user sees, the exit status, the requests and what they cost are written to `bench/results/server_answers.md`. The
+commands run in this process and share a database, so that their one kernel is judged once.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import datetime
 import json
 import os
 import platform
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -45,41 +43,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("word", nargs="?", default="", help="only the cases whose names hold this word")
     word = parser.parse_args().word
-    from tests.agent.solve.server_answers import CASES
+    from tests.agent.solve.server_answers import CASES, PROBLEM
 
     outcomes = []
-    for name in CASES:
-        if word in name:
-            outcomes.append(run_case(name))
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "problem.py").write_text(PROBLEM)
+        Path(folder, "prices.toml").write_text(PRICES)
+        for name in [name for name in CASES if word in name]:
+            outcomes.append(run_case(name, Path(folder)))
             print(row_of(outcomes[-1]), flush=True)
     if not word:
         RESULTS.write_text(page(outcomes), encoding="utf-8")
 
 
-def run_case(name: str) -> Outcome:
+def run_case(name: str, folder: Path) -> Outcome:
     """Serves a case's answers, and solves a small problem with them."""
-    from tests.agent.solve.server_answers import CASES, PROBLEM
+    from tests.agent.command_in_process import agent_here
+    from tests.agent.solve.server_answers import CASES
     from tests.policies.loopback import loopback
 
     case = CASES[name]
-    with tempfile.TemporaryDirectory() as folder, loopback(*case.answers, listing=case.listing) as server:
-        Path(folder, "problem.py").write_text(PROBLEM)
-        Path(folder, "prices.toml").write_text(PRICES)
+    with loopback(*case.answers, listing=case.listing) as server:
         started = time.monotonic()
-        ended = subprocess.run(
-            [sys.executable, "-m", "kernelwright.agent", *arguments(server.url), "--json"],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-            capture_output=True,
-            text=True,
-        )
+        ended = agent_here(*arguments(server.url), "--json", folder=folder)
         seconds = time.monotonic() - started
-        solved = json.loads(ended.stdout)
-        spent = solved["spent"]
-        return Outcome(
-            name, line_of(solved).replace(server.url, "URL"), ended.returncode, len(server.asked),
-            spent["turns"], spent["tokens"], spent["dollars"], seconds,
-        )  # fmt: skip
+        requests = len(server.asked)
+    solved = json.loads(ended.stdout)
+    spent = solved["spent"]
+    return Outcome(
+        name, line_of(solved).replace(server.url, "URL"), ended.returncode, requests, spent["turns"], spent["tokens"],
+        spent["dollars"], seconds,
+    )  # fmt: skip
 
 
 def arguments(url: str) -> list[str]:
