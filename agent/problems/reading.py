@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kernelwright.agent.problems.data_files import with_data
 from kernelwright.agent.problems.entry_points.entry_problems import reference_of_text
 from kernelwright.agent.problems.entry_points.notebooks import notebook_text
+from kernelwright.agent.problems.entry_points.sibling_imports import with_siblings
 from kernelwright.tools.problem import Problem, ProblemError, check_form, inner_integers, module_integers, parse
 
 MAX_REFERENCE_BYTES = 2 << 20
@@ -57,7 +58,7 @@ def read_problem(path: Path, name: str = "", suite: str = "file", entry: EntryPo
     text = read_text(path)
     name = name or (f"{path.name}:{entry.name}" if entry.name else path.name)
     try:
-        text = notebook_text(text) if path.suffix == ".ipynb" else with_data(text, path)
+        text = notebook_text(text) if path.suffix == ".ipynb" else with_data(with_siblings(text, path), path)
         return problem_of(reference_of_text(text, *entry), name, suite)
     except ProblemError as error:
         raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.problems.forms_of_users.import_time_code import free_names
+from kernelwright.agent.problems.forms_of_users.text_edits import statement_text
 from kernelwright.agent.problems.tritonbench_cases import names_stored_by
 from kernelwright.tools.problem import ProblemError
 
@@ -93,7 +94,7 @@ class ObjectSources:
         for needed in sorted(_free_names(statement)):
             if needed not in self.names and needed not in self._waiting and needed in names:
                 self._add_value(needed, names[needed], file, names)
-        self._definitions[name] = _segment(text, statement)
+        self._definitions[name] = statement_text(text, statement)
 
     def _add_value(self, name: str, value: Any, file: str, names: dict[str, Any]) -> None:
         import torch
@@ -161,9 +162,3 @@ def _statement(text: str, name: str) -> ast.stmt | None:
 def _free_names(statement: ast.stmt) -> set[str]:
     """Returns the names that a statement reads which it, and Python, do not define."""
     return {name for name in free_names(statement) if not hasattr(builtins, name)} - {getattr(statement, "name", "")}
-
-
-def _segment(text: str, statement: ast.stmt) -> str:
-    """Returns the lines of a statement with its decorators."""
-    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
-    return "\n".join(text.splitlines()[first - 1 : statement.end_lineno])

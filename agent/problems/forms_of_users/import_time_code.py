@@ -18,6 +18,7 @@ def without_runs(source: str, built: set[str]) -> str:
     of what the file builds and calls.
     """
     tree, lines, called = parse(source), source.splitlines(), set(built)
+    values = called - {n.name for n in tree.body if isinstance(n, ast.ClassDef)}  # `Other = Norm` is no run
     gone: list[ast.stmt] = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_run(n.name)]
     for statement in tree.body:
         guard = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
@@ -25,10 +26,11 @@ def without_runs(source: str, built: set[str]) -> str:
         if guard or runs:
             gone.append(statement)
         elif isinstance(statement, ast.Assign | ast.For | ast.If) and (
-            (names_loaded_by(statement) | names_stored_by(statement)) & called
+            (names_loaded_by(statement) | names_stored_by(statement)) & (called if makes_calls(statement) else values)
         ):
             gone.append(statement)
             called |= names_stored_by(statement)
+            values |= names_stored_by(statement)
     gone += _unread([s for s in tree.body if s.lineno not in {g.lineno for g in gone}])
     for node in gone:
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])

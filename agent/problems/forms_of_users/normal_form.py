@@ -33,7 +33,13 @@ from kernelwright.agent.problems.forms_of_users.signatures import (
     signature_of_method,
     without_keyword_only,
 )
-from kernelwright.agent.problems.forms_of_users.text_edits import joined, renamed, with_function, with_replacements
+from kernelwright.agent.problems.forms_of_users.text_edits import (
+    assignments,
+    joined,
+    renamed,
+    with_function,
+    with_replacements,
+)
 from kernelwright.agent.problems.forms_of_users.written_defaults import with_defaults
 from kernelwright.tools.problem import parse
 
@@ -131,24 +137,13 @@ def _assigned_once(tree: ast.Module, function: ast.FunctionDef) -> dict[str, ast
             values[f"{other.name}()"] = returns[0].value
     changed: set[str] = set()
     for statement in [*tree.body, *ast.walk(function)]:
-        if isinstance(statement, ast.Assign):
-            for name, value in _pairs(statement):
-                if name in values:
-                    changed.add(name)
-                values[name] = value
-        elif isinstance(statement, ast.AugAssign | ast.For) and isinstance(statement.target, ast.Name):
+        for name, value in assignments(statement):
+            if name in values:
+                changed.add(name)
+            values[name] = value
+        if isinstance(statement, ast.AugAssign | ast.For) and isinstance(statement.target, ast.Name):
             changed.add(statement.target.id)
     return {name: value for name, value in values.items() if name not in changed}
-
-
-def _pairs(statement: ast.Assign) -> list[tuple[str, ast.expr]]:
-    """Returns names and values of `a = x` and `a, b = x, y`."""
-    target, value = statement.targets[0], statement.value
-    if isinstance(target, ast.Name):
-        return [(target.id, value)]
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        return [(t.id, v) for t, v in zip(target.elts, value.elts, strict=True) if isinstance(t, ast.Name)]
-    return []
 
 
 def _with_list(source: str, name: str, adapter: _Adapter) -> tuple[str, bool]:

@@ -21,7 +21,7 @@ import ast
 import re
 from collections.abc import Mapping, Set
 
-from kernelwright.agent.problems.forms_of_users.text_edits import joined, renamed
+from kernelwright.agent.problems.forms_of_users.text_edits import assignments, joined, renamed
 
 BASE, ARGUMENTS = "ModelOfArguments", "constructor_arguments"
 PLAIN_CALLS = re.compile(
@@ -56,13 +56,7 @@ def is_plain(value: ast.expr, tree: ast.Module, function: ast.FunctionDef | None
     tree: of the file. function: in which the expression stands.
     """
     inside = [] if function is None else list(ast.walk(function))
-    values = {
-        target.id: node.value
-        for node in [*tree.body, *inside]
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    values = {name: value for node in [*tree.body, *inside] for name, value in assignments(node)}
     return _Plainness(values, _defined_names(tree) - set(values)).holds(value)
 
 

@@ -39,3 +39,23 @@ def renamed(text: str, name: str, new: str) -> str:
 def joined(text: str, definitions: Sequence[str]) -> str:
     """Returns the text with definitions after it, two blank lines before each."""
     return "\n\n\n".join([text.rstrip(), *definitions]) + "\n"
+
+
+def statement_text(text: str, statement: ast.stmt) -> str:
+    """Returns the lines of a statement at the top of a text, with its decorators."""
+    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
+    return "\n".join(text.splitlines()[first - 1 : statement.end_lineno])
+
+
+def assignments(statement: ast.AST) -> list[tuple[str, ast.expr]]:
+    """Returns names and values of `a = x`, `a: Config = x` and `a, b = x, y`; nothing for other statements."""
+    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
+        return [(statement.target.id, statement.value)]
+    if not isinstance(statement, ast.Assign):
+        return []
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Name):
+        return [(target.id, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return [(t.id, v) for t, v in zip(target.elts, value.elts, strict=True) if isinstance(t, ast.Name)]
+    return []

@@ -182,13 +182,13 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
         rows = torch.arange(query.shape[-2], device=query.device)[:, None]
         columns = torch.arange(key.shape[-2], device=query.device)[None, :]
         scores = scores.masked_fill(columns > rows, -math.inf)
-    if attn_mask is not None:
-        boolean = attn_mask.dtype == torch.bool
-        scores = scores.masked_fill(attn_mask.logical_not(), -math.inf) if boolean else scores + attn_mask
-    weights = torch.softmax(scores, dim=-1)
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        empty = attn_mask.logical_not().all(-1, keepdim=True)
-        weights = weights.masked_fill(empty, 0.0)
+    if attn_mask is None:
+        return torch.softmax(scores, dim=-1) @ value
+    if attn_mask.dtype == torch.bool:  # added, as eager does: NaN in a score that is masked stays NaN
+        attn_mask = torch.where(attn_mask, 0.0, -math.inf).to(scores.dtype)
+    scores = scores + attn_mask
+    empty = scores.amax(-1, keepdim=True) == -math.inf  # a row that sees nothing is zero in eager (_safe_softmax)
+    weights = torch.softmax(scores, dim=-1).masked_fill(empty, 0.0)
     return weights @ value
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 @functools.lru_cache(maxsize=1)
 def lowering_on_gpu() -> Any:
-    """Inductor's class for lowering a graph, with these tensors on the GPU."""
+    """Returns Inductor's class for lowering a graph, with these tensors on the GPU and eager's dtypes."""
     import torch
     from torch._inductor import ir
     from torch._inductor.graph import GraphLowering
+    from torch._inductor.lowering import to_dtype
 
     class OnGPU(GraphLowering):
         def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -25,6 +26,14 @@ def lowering_on_gpu() -> Any:
                 placed = held.layout if isinstance(held, ir.ConstantBuffer) else held
                 object.__setattr__(placed, "device", torch.device("cuda", 0))
             return made
+
+        def run_node(self, n: Any) -> Any:
+            """Lowers one node, and casts where Inductor gives another dtype than eager (`any` of uint8 is uint8)."""
+            lowered = super().run_node(n)
+            traced = n.meta.get("val") if n.op == "call_function" else None
+            if not isinstance(lowered, ir.TensorBox) or not isinstance(traced, torch.Tensor):
+                return lowered
+            return lowered if lowered.get_dtype() == traced.dtype else to_dtype(lowered, traced.dtype)
 
         def constant_name(self, name: str, device_override: Any) -> str:
             return super().constant_name(name, None)  # no copy to the GPU: it will be there

@@ -1,0 +1,97 @@
+"""What a file imports from files beside it, written into its text: the text of a problem stands alone.
+
+from .layers import gelu, Norm as N        ->  the definitions of gelu and Norm with all that they name, and N = Norm
+import layers                              ->  all of layers.py, and layers = types.SimpleNamespace(gelu=gelu, ...)
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from kernelwright.agent.problems.forms_of_users.import_time_code import free_names
+from kernelwright.agent.problems.forms_of_users.text_edits import statement_text
+from kernelwright.agent.problems.tritonbench_cases import names_stored_by
+from kernelwright.tools.problem import ProblemError, parse
+
+MAX_DEPTH = 8
+"""Files that import one another."""
+
+
+def with_siblings(source: str, path: Path, depth: int = 0) -> str:
+    """Returns the text with what it imports from its own folder in the place of the import statements.
+
+    Raises ProblemError where two files define one name, or files import each other in a circle.
+    """
+    tree = parse(source)
+    imports = [(node, file) for node in tree.body if (file := _sibling(node, path)) is not None]
+    if not imports:
+        return source
+    if depth == MAX_DEPTH:
+        raise ProblemError("its files import one another in a circle: put what the module needs into one file")
+    lines = source.split("\n")
+    own = {name for node in tree.body for name in _bound(node)} - {n for node, _ in imports for n in _bound(node)}
+    written = dict.fromkeys(own, "")
+    for node, file in imports:
+        text = _definitions(node, file, written, depth)
+        lines[node.lineno - 1 : node.end_lineno] = [text, *[""] * ((node.end_lineno or node.lineno) - node.lineno)]
+    return "\n".join(lines)
+
+
+def _sibling(node: ast.stmt, path: Path) -> Path | None:
+    """Returns the file that a statement imports from, where it lies beside the importing one or above it."""
+    if isinstance(node, ast.ImportFrom):
+        folder = path.absolute().parents[max(node.level - 1, 0)]
+        name = node.module or node.names[0].name
+    elif isinstance(node, ast.Import) and len(node.names) == 1:
+        folder, name = path.absolute().parent, node.names[0].name
+    else:
+        return None
+    stem = folder.joinpath(*name.split("."))
+    return next((file for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file()), None)
+
+
+def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int) -> str:
+    """Returns the definitions that an import statement brings, each only once.
+
+    written: names and texts of definitions that are there already; "" for those of the importing file.
+    """
+    text = with_siblings(file.read_text(encoding="utf-8"), file, depth + 1)
+    tree = parse(text)
+    bound = {name for statement in tree.body for name in _bound(statement)}
+    whole = isinstance(node, ast.Import) or node.module is None or node.names[0].name == "*"  # type: ignore[attr-defined]
+    aliases = [] if whole else node.names  # type: ignore[attr-defined]
+    needed = set(bound) if whole else {alias.name for alias in aliases}
+    if missing := needed - bound:
+        raise ProblemError(f"{file.name}, which it imports, has no {', '.join(sorted(missing))}: check the name")
+    pieces: list[str] = []
+    for statement in reversed(tree.body):
+        names = _bound(statement)
+        is_import = isinstance(statement, ast.Import | ast.ImportFrom)
+        if not names & needed or _is_future(statement):
+            continue
+        needed |= free_names(statement)
+        piece = statement_text(text, statement)
+        if other := [n for n in names if written.get(n, piece) != piece and not is_import]:
+            raise ProblemError(f"{file.name}, which it imports, defines {other[0]} too: give one another name")
+        if is_import or not names <= set(written):
+            pieces.insert(0, piece)
+        written |= dict.fromkeys(() if is_import else names, piece)
+    renamed = [f"{alias.asname} = {alias.name}" for alias in aliases if alias.asname]
+    if whole and not (isinstance(node, ast.ImportFrom) and node.names[0].name == "*"):
+        alias = node.names[0]  # type: ignore[attr-defined]
+        members = ", ".join(f"{name}={name}" for name in sorted(bound))
+        renamed = [f"import types\n{alias.asname or alias.name} = types.SimpleNamespace({members})"]
+    return "\n\n\n".join([*pieces, *renamed])
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef):
+        return {statement.name}
+    return names_stored_by(statement) if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) else set()
+
+
+def _is_future(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
