@@ -59,8 +59,10 @@ def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int
     text = with_siblings(file.read_text(encoding="utf-8"), file, depth + 1)
     tree = parse(text)
     bound = {name for statement in tree.body for name in _bound(statement)}
-    whole = isinstance(node, ast.Import) or node.module is None or node.names[0].name == "*"  # type: ignore[attr-defined]
-    aliases = [] if whole else node.names  # type: ignore[attr-defined]
+    assert isinstance(node, ast.Import | ast.ImportFrom)
+    is_star = node.names[0].name == "*"
+    whole = isinstance(node, ast.Import) or node.module is None or is_star
+    aliases = [] if whole else node.names
     needed = set(bound) if whole else {alias.name for alias in aliases}
     if missing := needed - bound:
         raise ProblemError(f"{file.name}, which it imports, has no {', '.join(sorted(missing))}: check the name")
@@ -78,8 +80,8 @@ def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int
             pieces.insert(0, piece)
         written |= dict.fromkeys(() if is_import else names, piece)
     renamed = [f"{alias.asname} = {alias.name}" for alias in aliases if alias.asname]
-    if whole and not (isinstance(node, ast.ImportFrom) and node.names[0].name == "*"):
-        alias = node.names[0]  # type: ignore[attr-defined]
+    if whole and not is_star:
+        alias = node.names[0]
         members = ", ".join(f"{name}={name}" for name in sorted(bound))
         renamed = [f"import types\n{alias.asname or alias.name} = types.SimpleNamespace({members})"]
     return "\n\n\n".join([*pieces, *renamed])

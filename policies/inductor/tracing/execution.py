@@ -45,6 +45,19 @@ def _register_fields(cls: Any) -> None:
     torch.utils._pytree.register_pytree_node(cls, flatten, unflatten)
 
 
+def plain_outputs(outputs: Any) -> Any:
+    """Returns outputs with every dataclass of another module than the problem's as a dictionary of its fields, such as
+    an output of transformers: a draft cannot name its class.
+    """
+    if dataclasses.is_dataclass(outputs) and not isinstance(outputs, type) and type(outputs).__module__ != "problem":
+        return {f.name: plain_outputs(getattr(outputs, f.name)) for f in dataclasses.fields(outputs)}
+    if type(outputs) is dict:
+        return {key: plain_outputs(value) for key, value in outputs.items()}
+    if type(outputs) in (list, tuple):
+        return type(outputs)(map(plain_outputs, outputs))
+    return outputs
+
+
 def examples(source: str, mode: Any) -> tuple[dict[str, Any], Any, Any]:
     """The module, and what its two functions give, as tensors without values."""
     module = namespace(source)

@@ -12,7 +12,7 @@ from typing import Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived
-from kernelwright.policies.inductor.tracing.execution import examples
+from kernelwright.policies.inductor.tracing.execution import examples, plain_outputs
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
 from kernelwright.policies.inductor.tracing.loops import LoopForm, Loops, Unsuited, tracing_loops
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
@@ -177,7 +177,8 @@ def _make_graph(
             model, dict(zip([p for p, _ in places], values[len(values) - len(places) :], strict=True)), traced
         )
         new = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaf_values]
-        made = torch.func.functional_call(model, weights, tuple(torch.utils._pytree.tree_unflatten(new, form)))
+        arguments = tuple(torch.utils._pytree.tree_unflatten(new, form))
+        made = plain_outputs(torch.func.functional_call(model, weights, arguments))
         traced.form = torch.utils._pytree.tree_map(lambda v: COMPLEX if is_complex(v) else None, made)
         return [torch.view_as_real(v) if is_complex(v) else v for v in torch.utils._pytree.tree_leaves(made)]
 
