@@ -18,6 +18,7 @@ from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.rules import Rules
 from kernelwright.tools.judging.turns import Turns
 from kernelwright.tools.problem import Problem, check_form
+from kernelwright.tools.reference_trials.eval_mode import as_judged
 from kernelwright.tools.references.torch_settings import single_threaded
 from kernelwright.tools.report import Environment, Failed, Report, Rung
 from kernelwright.tools.report_parts import (
@@ -76,6 +77,9 @@ class Ladder:
             return report.with_(failure=failure)
         check_form(self._problem.source)
         report = report.with_(degenerate=degenerate_answers(self._problem))
+        if not self._asked.train_mode:
+            self._problem, reason = as_judged(self._problem)
+            report = report.with_(eval_mode=reason)
         with self._resources.judge_for(self._problem) as judge:
             return self._traced(judge, report)
 

@@ -317,6 +317,10 @@ class Report(Value):
 
     Such a problem earns no reward.
     """
+    eval_mode: str = ""
+    """Why the module was judged in eval mode: `the module's Dropout draws random numbers in training mode`. Empty where
+    it was judged as it is built.
+    """
     isolation: Isolation | None = None
     environment: Environment = Environment()
     needs_gpu: str = ""

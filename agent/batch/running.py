@@ -138,7 +138,7 @@ def _tuner(evaluator: Evaluator | None, settings: Settings, store: Store, lanes:
 def _options(settings: Settings) -> Options:
     from kernelwright.tools.pipeline import Options
 
-    return Options(targets=settings.targets, own_work=settings.own_work)
+    return Options(targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode)
 
 
 def _evaluator(settings: Settings, lanes: Lanes, db: str | None, say: Callable[[str], None]) -> Evaluator:

@@ -39,6 +39,14 @@ NamedHere = Annotated[str | None, _PROBLEM]
 """Missing, it is asked for with what it could be."""
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
 OwnWork = Annotated[str, typer.Option(help="What its own kernels must do: strict, share:P or report.")]
+TrainMode = Annotated[
+    bool,
+    typer.Option(
+        "--train-mode",
+        help="Judge a module that draws random numbers in training mode (dropout) as it is built, and refuse it; "
+        "otherwise it is judged in eval mode.",
+    ),
+]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
 TritonBench = Annotated[Path | None, typer.Option(help="A TritonBench checkout, for tritonbench-t:NAME.")]
 Profile = Annotated[bool, typer.Option("--profile/--no-profile", help="Measure its speed (needs a GPU).")]
@@ -64,7 +72,7 @@ OUTPUT_OPTIONS = ("seed", "show_trace", "quiet", "as_json", "debug")
 
 def check(
     context: typer.Context, kernel: Kernel, problem: NamedHere = None, target: Targets = None, device: Device = "auto",
-    init: Init = None, inputs: Inputs = None, own_work: OwnWork = "strict",
+    init: Init = None, inputs: Inputs = None, own_work: OwnWork = "strict", train_mode: TrainMode = False,
     seed: Seed = None, sizes: Sizes = 8, allow_import: AllowImport = None, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, profile: Profile = True, ncu: Ncu = False, sanitizer: Sanitizer = False,
     show_trace: ShowTrace = False, cache: Cache = None, server: Server = None, quiet: Quiet = False,
@@ -96,6 +104,7 @@ def check(
         wanted = {
             "own_work": asked, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
             "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
+            "train_mode": train_mode,
         }  # fmt: skip
         report = judge_at_server(server, found, source, device, wanted, quiet=quiet)
         _show(report, None, source, command_without_output_options(context), as_json)
@@ -115,7 +124,7 @@ def check(
 
         options = Options(
             targets=targets, own_work=asked, profile=profile, ncu=ncu, sanitizer=sanitizer, seed=seed, sizes=sizes,
-            allow_import=packages,
+            allow_import=packages, train_mode=train_mode,
         )  # fmt: skip
         report, trace = _judge(found, source, place, options, cache, show_trace, quiet=quiet)
     estimates = _estimates(found, target or targets, quiet) if place == "cpu" and (report.correct or target) else ()
@@ -249,7 +258,7 @@ def _judge(
         with defer_interrupts():
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
         say("running the reference")
-        trials.require_working(problem)
+        trials.require_working(problem, train_mode=options.train_mode, may_be_random=True)
         trace = None
         if show_trace:
             from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code

@@ -47,6 +47,15 @@ Targets = Annotated[
         rich_help_panel=JUDGING_PANEL,
     ),
 ]
+TrainMode = Annotated[
+    bool,
+    typer.Option(
+        "--train-mode",
+        help="Judge a module that draws random numbers in training mode (dropout) as it is built, and refuse it; "
+        "otherwise it is judged in eval mode.",
+        rich_help_panel=JUDGING_PANEL,
+    ),
+]
 OwnWork = Annotated[
     str,
     typer.Option(
@@ -187,6 +196,7 @@ class JudgingOptions:
     target: Targets = None
     device: Device = "auto"
     own_work: OwnWork = "strict"
+    train_mode: TrainMode = False
 
 
 OWN_WORK_OF_PARTIAL_DRAFTS = "share:0.01"
@@ -241,6 +251,7 @@ def settings_of(
         own_work=own_work_mode(
             OWN_WORK_OF_PARTIAL_DRAFTS if drafting.partial and judging.own_work == "strict" else judging.own_work
         ),
+        train_mode=judging.train_mode,
         search=choose_search(search.search),
         samples=search.width,
         goal=choose_goal(search.goal, device),

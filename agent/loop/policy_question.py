@@ -59,7 +59,7 @@ class QuestionWriter:
             if not compact:
                 feedback = write_feedback(parent.report, tried, parent.origin, _is_tuned(parent, attempts))
         return PromptFields(
-            problem=self._problem,
+            problem=self._judged_problem(),
             action=plan.action,
             target=self._target,
             code=(parent.source or "") if parent else "",
@@ -67,6 +67,14 @@ class QuestionWriter:
             notice=notice_of(attempts[-1]) if attempts else "",
             budget=budget,
         )
+
+    def _judged_problem(self) -> Problem:
+        """The problem as it is judged: in eval mode where its random numbers then end."""
+        if self._settings.train_mode:
+            return self._problem
+        from kernelwright.tools.reference_trials.eval_mode import as_judged
+
+        return as_judged(self._problem).problem
 
     def read(self, candidate_id: int, turn: int, plan: NextTurn, completion: Completion) -> tuple[Attempt, str | None]:
         """The attempt, and the code that was found (None: none)."""

@@ -43,8 +43,8 @@ class Tunes(Protocol):
 class TriesReferences(Protocol):
     """tools.reference_trials.trials.ReferenceTrials."""
 
-    def require_working(self, problem: Problem) -> None:
-        """Raises ProblemError where the reference fails."""
+    def require_working(self, problem: Problem, *, train_mode: bool) -> None:
+        """Raises ProblemError where the reference fails or is random."""
         ...
 
 
@@ -76,7 +76,7 @@ class RunJudge:
     def require_working(self, problem: Problem) -> None:
         """Runs the problem's reference once in a process that can be ended. Raises ProblemError where it fails."""
         if self._trials is not None:
-            self._trials.require_working(problem)
+            self._trials.require_working(problem, train_mode=self._options.train_mode)
 
     def report(
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]

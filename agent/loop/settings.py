@@ -28,6 +28,8 @@ class Settings(Value):
     targets: tuple[str, ...] = ("sm_90",)
     device: str = "cpu"
     own_work: str = "strict"
+    train_mode: bool = False
+    """Whether a module that draws random numbers in training mode is refused, and not judged in eval mode."""
     draft: str = "policy"
     """The author of the first candidate: policy, compiler, auto (agent/solve/drafting.py), or a file with a kernel."""
     partial: bool = False
@@ -84,6 +86,7 @@ class Settings(Value):
             targets=tuple(told.get("targets", ("sm_90",))),
             device=told.get("device", "cpu"),
             own_work=told.get("own_work", "strict"),
+            train_mode=bool(told.get("train_mode", False)),
             draft=told.get("draft", "policy"),
             partial=told.get("partial", False),
             tune=bool(told.get("tune", False)),
@@ -116,6 +119,8 @@ class Settings(Value):
         }
         if self.draft != "policy":  # so that commands of earlier versions stay the same commands
             options["draft"] = self.draft
+        if self.train_mode:
+            options["train_mode"] = True
         if self.partial:
             options["partial"] = True
         if self.tune:

@@ -107,7 +107,7 @@ def _jobs(entries: Sequence[Entry], limit: int | None) -> list[ProgramToJudge]:
     jobs: dict[tuple[object, ...], list[Entry]] = {}
     for entry in sorted(entries, key=lambda e: (e.trajectory.problem_hash, e.candidate.id))[:limit]:
         settings = Settings.of(entry.trajectory)
-        rules = settings.targets, settings.own_work
+        rules = settings.targets, settings.own_work, settings.train_mode
         key = entry.trajectory.problem_hash, entry.candidate.source_id, rules
         jobs.setdefault(key, []).append(entry)
     return [ProgramToJudge(tuple(same), Settings.of(same[0].trajectory)) for same in jobs.values()]
@@ -186,7 +186,7 @@ class _Work:
         from kernelwright.tools.pipeline import Options
 
         turn, problem = self._read(entry)
-        options = Options(targets=settings.targets, own_work=settings.own_work)
+        options = Options(targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode)
         try:
             report = evaluator.evaluate(
                 problem, turn.source or "", options, progress=lambda step: self._tell(entry, step)

@@ -175,7 +175,9 @@ class _Work:
         from kernelwright.tools.pipeline import Options
 
         told = Settings.of(row)
-        judging = RunJudge(self._evaluator, Options(targets=told.targets, own_work=told.own_work))
+        judging = RunJudge(
+            self._evaluator, Options(targets=told.targets, own_work=told.own_work, train_mode=told.train_mode)
+        )
         return FreshVerdicts(turns, row.id, judging, self._rescored_before, keep, tell)
 
     def _rescored_before(self, turn: Turn) -> bool:

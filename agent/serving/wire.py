@@ -124,6 +124,7 @@ class VerdictOptions(Message):
     targets: Annotated[tuple[str, ...], Field(max_length=16, fail_fast=True), AfterValidator(_targets)] | None = None
     """None: the device's own."""
     own_work: Annotated[str, Field(max_length=40), AfterValidator(_own_work)] = "strict"
+    train_mode: bool = False
     profile: bool = True
     torch_compile: bool = False
     ncu: bool = False

@@ -73,11 +73,14 @@ class Drafter(AbstractContextManager["Drafter"]):
         turn = 1 if settings.draft == DraftKind.AUTO else 0
         with suppress(InfrastructureError):  # who asks for a draft hears of it
             self._process.begin()  # torch and the compiler take seconds to import, in which others prepare and answer
+        from kernelwright.tools.reference_trials.eval_mode import as_judged
+
         tf32 = settings.device != "cpu" and settings.precision in ("", "any")
         split = settings.device != "cpu" and settings.precision in ("", "split", "any")
 
         def made(split: bool) -> Draft:
-            return self.draft(problem, settings.own_work, settings.partial, tf32, split)
+            judged = problem if settings.train_mode else as_judged(problem).problem
+            return self.draft(judged, settings.own_work, settings.partial, tf32, split)
 
         return DraftedTurn(policy, lambda: made(split), turn=turn, make_exact=lambda: made(False))
 

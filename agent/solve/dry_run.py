@@ -41,7 +41,8 @@ def dry_run(problem: Problem, policy: Policy, settings: Settings, prices: Prices
     """Makes a run's first request without sending it. `prices`: None for those that are shipped."""
     from kernelwright.agent.solve.solving import embedded_policy_note
 
-    asking = QuestionWriter(problem, policy, settings, 0)
+    # In train mode the prompt has the problem as it is written: to find its mode of judging, it would have to be run.
+    asking = QuestionWriter(problem, policy, settings.with_(train_mode=True), 0)
     request = asking.request(NextTurn(action=Action.DRAFT), (), Spent())
     prompt = round(sum(len(message.content) for message in request.messages) / CHARACTERS_A_TOKEN)
     turns = settings.budgets.turns

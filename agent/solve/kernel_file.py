@@ -54,8 +54,10 @@ def write_kernel(
 def verdict_lines(report: Report) -> list[str]:
     """Returns comments that say what was verified, and by which judge."""
     environment = report.environment
+    mode = [f"# mode       judged in eval mode: {_line(report.eval_mode)}"] if report.eval_mode else []
     return [
         f"# verified   {_line(verification_line(report))}",
+        *mode,
         f"# judged by  evaluator {environment.evaluator}, torch {environment.torch}, triton {environment.triton}",
     ]
 

@@ -107,7 +107,7 @@ def solve_problem(
 
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     own = version("kernelwright") or "(not installed)"
-    options = Options(targets=settings.targets, own_work=settings.own_work)
+    options = Options(targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode)
     with open_store(db) as store, ReferenceTrials() as trials, Drafter(say) as drafter:
         say("starting the tools")
         trials.begin()
@@ -116,7 +116,9 @@ def solve_problem(
             import torch  # noqa: F401
         with Evaluator(device=settings.device, workers=1, cache_dir=verdict_cache_folder(db)) as evaluator:
             say("running the reference")
-            trials.require_working(problem)  # before the row, which would end the same command for good
+            trials.require_working(
+                problem, train_mode=settings.train_mode
+            )  # before the row, which would end the same command for good
             trajectory = None
             try:
                 with defer_interrupts():  # between the row and its number Ctrl-C would leave a row nobody lets go of

@@ -37,6 +37,10 @@ class Options(Value):
     """Repeats the verdict that told this seed; None draws one."""
     allow_import: tuple[str, ...] = ()
     """Installed packages whose kernels the candidate may use, beside torch, triton and the standard library."""
+    train_mode: bool = False
+    """Whether a module that draws random numbers in training mode is judged as it is built, and refused as random;
+    otherwise it is judged in eval mode.
+    """
     interpret: bool | None = None
     """The interpreted rung; None: where there is no GPU."""
     compile_seconds: float = 60.0

@@ -10,7 +10,7 @@ import tempfile
 import time
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.reference_trials.worker import PLACE_SIGNAL
+from kernelwright.tools.reference_trials.worker import PLACE_SIGNAL, TrialOutcome
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOut
 
@@ -35,8 +35,8 @@ class TrialProcess:
         except OSError as error:
             raise InfrastructureError(f"no process for references can be started: {error}") from error
 
-    def ask(self, problem: Problem, seconds: float) -> str:
-        """The error of the problem's reference, empty where it works.
+    def ask(self, problem: Problem, seconds: float, *, train_mode: bool) -> TrialOutcome:
+        """Tries the problem's reference. train_mode: it is judged as it is built, and not in eval mode.
 
         Raises WorkerTimedOut after so many seconds, WorkerDied where the reference ended the process, and
         InfrastructureError where the process does not start.
@@ -47,8 +47,8 @@ class TrialProcess:
             except (WorkerTimedOut, WorkerDied) as error:
                 raise InfrastructureError(f"the process for references does not start: {error}") from error
             self._is_ready = True
-        job = {"name": problem.name, "source": problem.source}
-        return self._worker.ask(json.dumps(job).encode(), seconds).decode()
+        job = {"name": problem.name, "source": problem.source, "train_mode": train_mode}
+        return TrialOutcome.model_validate_json(self._worker.ask(json.dumps(job).encode(), seconds))
 
     def place(self) -> str:
         """Where in the reference's text the process is at work, or was when it died; empty where that is not known."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.reference_trials.process import TrialProcess
+from kernelwright.tools.reference_trials.worker import TrialOutcome
 from kernelwright.worker_process import WorkerDied, WorkerTimedOut
 
 TRIAL_SECONDS = 60.0
@@ -29,8 +30,8 @@ class ReferenceTrials:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._process: TrialProcess | None = None
-        self._errors: OrderedDict[str, str] = OrderedDict()
-        """By a problem's hash; empty where the reference works."""
+        self._outcomes: OrderedDict[tuple[str, bool], TrialOutcome] = OrderedDict()
+        """By a problem's hash, and whether it is judged in training mode."""
 
     def begin(self) -> None:
         """Starts the process, which imports torch beside whatever is done until the first trial. Raises
@@ -39,37 +40,41 @@ class ReferenceTrials:
         with self._lock:
             self._process = self._process or type(self).new_process()
 
-    def require_working(self, problem: Problem) -> None:
-        """Raises ProblemError where the reference fails, with its line where that is known, and InfrastructureError
-        where no process starts.
+    def require_working(self, problem: Problem, *, train_mode: bool = False, may_be_random: bool = False) -> None:
+        """Raises ProblemError where the reference fails, with its line where that is known, or is random; and
+        InfrastructureError where no process starts.
+
+        train_mode: the problem is judged as it is built, and not in eval mode. may_be_random: the caller has a
+        candidate, which may draw what the reference draws.
         """
         check_form(problem.source)
+        key = problem.hash, train_mode
         with self._lock:
-            if problem.hash not in self._errors:
-                self._errors[problem.hash] = self._tried(problem)
-            error = self._errors[problem.hash]
-            while len(self._errors) > MAX_REMEMBERED:
-                self._errors.popitem(last=False)
-        if error:
-            raise ProblemError(error)
+            if key not in self._outcomes:
+                self._outcomes[key] = self._tried(problem, train_mode)
+            outcome = self._outcomes[key]
+            while len(self._outcomes) > MAX_REMEMBERED:
+                self._outcomes.popitem(last=False)
+        if message := outcome.error or ("" if may_be_random else outcome.randomness):
+            raise ProblemError(message)
 
-    def _tried(self, problem: Problem) -> str:
+    def _tried(self, problem: Problem, train_mode: bool) -> TrialOutcome:
         process = self._process or type(self).new_process()
         self._process = None  # Ctrl-C: a late answer would be taken for that of the next reference
         try:
-            error = process.ask(problem, self._seconds)
+            outcome = process.ask(problem, self._seconds, train_mode=train_mode)
         except WorkerTimedOut:
             error = f"the reference {problem.name} fails{process.place()}: it took more than {self._seconds:g} s"
-            process.end()
         except WorkerDied as death:
             error = f"the reference {problem.name} fails{process.place()}: {death}"
-            process.end()
         except BaseException:
             process.end()
             raise
         else:
             self._process = process
-        return error
+            return outcome
+        process.end()
+        return TrialOutcome(error=error)
 
     def close(self) -> None:
         """Ends the process; another trial begins a new one."""

@@ -1,5 +1,5 @@
 """The process in which references are tried (`kernelwright.worker_process`): it says `ready`, reads one problem as JSON
-after the other, and answers each with the error of its reference, empty where the reference works.
+after the other, and answers each with a `TrialOutcome`.
 
 What a reference prints goes to stderr, where the parent also finds the place at which this process hangs or dies.
 """
@@ -12,9 +12,10 @@ import os
 import signal
 import sys
 import warnings
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import Value
 from kernelwright.worker_process import connection_to_parent, end_with_parent
 
 if TYPE_CHECKING:
@@ -24,6 +25,15 @@ MAX_OWN_SIZE_SECONDS = 15.0
 """Seconds for a reference that needs data at its own size; after that only smaller sizes are tried."""
 PLACE_SIGNAL = signal.SIGUSR1
 """The signal at which this process writes to stderr where it is at work."""
+
+
+class TrialOutcome(Value):
+    """What came of one trial."""
+
+    error: str = ""
+    """Why the reference cannot be used; empty where it works."""
+    randomness: str = ""
+    """Why no kernel can give its answer; empty where the reference is not random."""
 
 
 def main() -> None:
@@ -41,10 +51,10 @@ def main() -> None:
     connection.send_bytes(b"ready")
     while True:
         try:
-            job: dict[str, str] = json.loads(connection.recv_bytes())
+            job: dict[str, Any] = json.loads(connection.recv_bytes())
         except EOFError:
             return
-        connection.send_bytes(_error_of(Problem(**job)).encode())
+        connection.send_bytes(_answer(job).encode())
 
 
 def _raise_exit(status: int) -> NoReturn:
@@ -52,12 +62,15 @@ def _raise_exit(status: int) -> NoReturn:
     raise SystemExit(status)
 
 
-def _error_of(problem: Problem) -> str:
+def _answer(job: dict[str, Any]) -> str:
+    """The outcome of one job as JSON."""
+    problem = Problem(name=job["name"], source=job["source"])
     try:
         try_reference(problem)
+        outcome = TrialOutcome(randomness=randomness_of(problem, train_mode=job["train_mode"]))
     except ProblemError as error:
-        return str(error)
-    return ""
+        outcome = TrialOutcome(error=str(error))
+    return outcome.model_dump_json()
 
 
 def try_reference(problem: Problem) -> None:
@@ -104,6 +117,24 @@ def _described_with_data(problem: Problem) -> tuple[InputSpec | None, ProblemErr
         raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def randomness_of(problem: Problem, *, train_mode: bool) -> str:
+    """One line with its place where the outputs follow torch's generator in the mode in which the problem is judged;
+    empty where they do not, or where no size is small enough to try.
+    """
+    from kernelwright.tools.reference_trials.eval_mode import as_judged, lines_that_may_draw
+    from kernelwright.tools.references.prepared_problem import prepare_problem
+    from kernelwright.tools.sizing.small_sizes import shrink
+
+    lines = lines_that_may_draw(problem)
+    small = shrink(problem)
+    if lines == () or not small.fits:
+        return ""
+    judged = problem if train_mode else as_judged(problem).problem
+    randomness = prepare_problem(judged.with_sizes(small.sizes), "cpu", 1).randomness
+    place = f" at line {' and '.join(map(str, lines))}" if lines else ""
+    return randomness.replace("the reference is random", f"the reference is random{place}", 1)
 
 
 def _raise_timeout(number: int, frame: object) -> NoReturn:

@@ -28,6 +28,8 @@ from kernelwright.tools.report import Value
 MAX_OPERATOR_CALLS = 2_500
 """aten calls of one dry run: about half a second of a CPU. An LSTM over 512 steps has 60,000."""
 
+TEXT_NAME = "<reference>"
+"""The file name of a text that is run here."""
 _NUMBERS = itertools.count()
 
 
@@ -47,6 +49,8 @@ class ReferenceCost(Value):
     """Floating-point operations of products and convolutions, and one for each element that anything writes."""
     ops: int
     """Number of aten calls."""
+    draw_lines: tuple[int, ...] = ()
+    """Lines of the text at which forward calls operators that may draw random numbers; 0 where the line is unknown."""
 
 
 class DryRunFailed(Exception):
@@ -76,6 +80,7 @@ def _measure_cost(problem: Problem, counted: Any) -> ReferenceCost:
         init = module.get_init_inputs()
         model = module.Model(*init)
         inputs = module.get_inputs()
+        counted.draw_lines.clear()
         outputs = flatten(model(*inputs))
     held = [*model.parameters(), *model.buffers()]
     given, made = tensors_of(inputs), tensors_of(outputs)
@@ -87,6 +92,7 @@ def _measure_cost(problem: Problem, counted: Any) -> ReferenceCost:
         elements=sum(t.numel() for t in (*given, *made, *held)),
         operations=counted.operations,
         ops=counted.ops,
+        draw_lines=tuple(dict.fromkeys(counted.draw_lines)),
     )
 
 
@@ -145,7 +151,7 @@ def load_for_dry_run(source: str, device: str = "cpu") -> Iterator[types.ModuleT
         kept = KeptSettings(python="random" in source, changes=changes)
         with cuda_mapped_to(device, source), kept, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            exec(code_of(source, "<reference>"), module.__dict__)
+            exec(code_of(source, TEXT_NAME), module.__dict__)
             yield module
     except SystemExit as error:
         raise RuntimeError("the reference ends the program (sys.exit)") from error
@@ -155,6 +161,16 @@ def load_for_dry_run(source: str, device: str = "cpu") -> Iterator[types.ModuleT
 
 def _shapes(tensors: list[Any]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(t.shape) for t in tensors)
+
+
+def _line_at_work() -> int:
+    """The line of the reference that is at work; 0 where none is."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == TEXT_NAME:
+            return frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return 0
 
 
 @functools.cache
@@ -168,6 +184,7 @@ def _counter() -> Any:
 
     from kernelwright.tools.references.operators import operations_by_formula
 
+    draws = torch.Tag.nondeterministic_seeded
     known, quick = _known_answers(), meta_results()
     distances = (torch.ops.aten._cdist_forward, torch.ops.aten._euclidean_dist)
 
@@ -175,10 +192,13 @@ def _counter() -> Any:
         def __init__(self, most: int) -> None:
             super().__init__()
             self.most, self.operations, self.ops = most, 0, 0
+            self.draw_lines: list[int] = []
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             packet, given = func.overloadpacket, kwargs or {}
             self.ops += 1
+            if draws in func.tags:
+                self.draw_lines.append(_line_at_work())
             if self.ops > self.most:
                 raise RuntimeError(f"over {self.most:,} aten calls")
             out = quick[packet](args, given) if packet in quick else None

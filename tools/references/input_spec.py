@@ -51,6 +51,8 @@ class InputSpec(Value):
     """The arguments of forward."""
     weights: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
+    training: bool = True
+    """Whether the model is in training mode once it is built; the candidate's is put into the same mode."""
     bytes: int = 0
     """Bytes of inputs and weights together."""
     sizes: dict[str, int] = {}
@@ -123,6 +125,7 @@ def describe_on(problem: Problem, tensors: str) -> InputSpec:
         init=wire.describe(arguments, describe),
         inputs=given,
         weights=tuple(weights),
+        training=bool(getattr(model, "training", True)),
         outputs=tuple(_output(v) for v in outputs),
         bytes=sum(int(t.nbytes) for t in held),
         tensors=tensors,

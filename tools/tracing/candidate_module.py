@@ -25,8 +25,10 @@ def load(path: Path) -> Any:
     return module
 
 
-def build(module: Any, arguments: Any) -> Any:
-    """ModelNew on the pretended GPU."""
+def build(module: Any, arguments: Any, *, training: bool = True) -> Any:
+    """ModelNew on the pretended GPU. training: whether the reference is in training mode; a candidate follows it."""
     with torch.device(pretend_gpu.CUDA):
         model = module.ModelNew(*arguments)
+    if not training and isinstance(model, torch.nn.Module):
+        model.eval()
     return model.to(pretend_gpu.CUDA) if isinstance(model, torch.nn.Module) else model

@@ -180,7 +180,7 @@ class Tracer:
             return self._models[form]
         self._tell("building ModelNew")
         with self._tape.diverted() as building:
-            model = build(module, wire.restore(size["spec"]["init"], recorded.fake))
+            model = build(module, wire.restore(size["spec"]["init"], recorded.fake), training=size["spec"]["training"])
         self._history += building
         self._models[form] = model, building
         return model, building

@@ -31,6 +31,8 @@ class ProblemSummary(Value):
     """The fault of the last sample, where none is correct; `not judged` where the problem cannot be judged."""
     message: str
     """The message of that fault, in one line."""
+    eval_mode: str
+    """Why the module was judged in eval mode; empty where it was judged as it is built."""
     degenerate: tuple[str, ...]
     cost: Cost
 
@@ -149,6 +151,7 @@ def _row(problem: str, own: Sequence[Sample]) -> ProblemSummary:
         judged_on=shown.judged_on if shown else "",
         fault="" if best else _ended_with(last),
         message="" if best or not last else last.stop_message if last.unjudgeable else last.message,
+        eval_mode=next((sample.eval_mode for sample in own if sample.eval_mode), ""),
         degenerate=next((sample.degenerate for sample in own if sample.degenerate), ()),
         cost=cost,
     )

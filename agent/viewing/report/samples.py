@@ -77,6 +77,8 @@ class Sample(Value):
     """The first line of the fault's message."""
     degenerate: tuple[str, ...] = ()
     """Wrong answers that this problem cannot tell from right ones."""
+    eval_mode: str = ""
+    """Why the module was judged in eval mode; empty where it was judged as it is built."""
     algebra: bool = False
     """The best candidate does not make all operations of the problem, by exact algebra, and says so in its text."""
     cost: Cost = Cost()
@@ -163,6 +165,7 @@ def _verdict(store: Store, entry: Entry) -> dict[str, Any]:
         "fault": verdict.fault.value if verdict.fault else "",
         "message": (verdict.message.splitlines() or [""])[0],
         "degenerate": report.degenerate,
+        "eval_mode": report.eval_mode,
         "algebra": verdict.correct and ALGEBRA_MARK in (store.turn(entry.candidate.id).source or ""),
     }
 

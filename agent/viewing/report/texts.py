@@ -154,7 +154,10 @@ def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
     """Writes one problem as cells of a row."""
     speed = "-" if row.best_speedup is None else f"{row.best_speedup:.3g}x"
     share = "-" if row.speed_of_light is None else f"{row.speed_of_light:.0%}"
-    note = f"degenerate: {', '.join(row.degenerate)}" if row.degenerate else row.message[:160].replace("|", "/")
+    notes = [f"degenerate: {', '.join(row.degenerate)}" if row.degenerate else row.message[:160].replace("|", "/")]
+    if row.eval_mode:
+        notes.insert(0, f"judged in eval mode: {row.eval_mode}")
+    note = "; ".join(filter(None, notes))
     return (
         row.problem, str(row.samples), str(row.compiled), str(row.correct), speed, share, row.judged_on or "-",
         row.fault.replace("_", " ") or "-",

@@ -109,6 +109,7 @@ def _findings(report: Report, command: str) -> list[tuple[str, object]]:
         ("seed", _seed(checked.seed, command) if checked and checked.seed is not None else ""),
         ("KernelBench", "" if report.correct_kb is None else _kernelbench(report)),
         ("own work", _own_work(report.own_work, report.failure) if report.own_work else ""),
+        ("mode", quoted_text(f"judged in eval mode: {report.eval_mode}" if report.eval_mode else "")),
         ("degenerate", Text(_degenerate(report), style=WARN)),
         ("advice", quoted_text("\n".join(report.advice), WARN)),
     ]
