@@ -41,7 +41,7 @@ ENDS_IN_EVAL_MODE = {
     "a dropout layer": ("self.drop = nn.Dropout(0.4)", "return self.drop(torch.tanh(x))", "Dropout draws"),
     "functional dropout": ("pass", "return F.dropout(torch.tanh(x), 0.4, training=self.training)", "forward draws"),
     "a random slope": ("self.act = nn.RReLU()", "return self.act(x)", "RReLU draws"),
-    "noise": ("pass", "return torch.tanh(x + torch.randn_like(x)) if self.training else torch.tanh(x)", "forward draws"),
+    "noise": ("pass", "return torch.tanh(x + torch.randn_like(x) if self.training else x)", "forward draws"),
     "Python's generator": ("pass", "return x if self.training and random.random() < 0.9 else torch.tanh(x)", "forward"),
     "attention": (
         "self.mix = nn.MultiheadAttention(COLUMNS, 2, dropout=0.5)", "return self.mix(x, x, x, need_weights=False)[0]",
@@ -108,9 +108,11 @@ def test_every_other_module_stays_as_it_is_built(name):
     [
         "class Model(nn.Module):\n    def __init__(self): super().__init__(); self.drop = nn.Dropout(0.4)\n"
         "    def forward(self, x): return self.drop(x)",
-        "class Base(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.drop = nn.Dropout(0.4)\n\n"
-        "    def forward(self, x):\n        return self.drop(x)\n\n\nclass Model(Base): pass",
-        "class Model(nn.Module):\n\tdef __init__(this):\n\t\tsuper().__init__()\n\t\tthis.drop = nn.Dropout(0.4)\n\t\treturn\n\n"
+        "class Base(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.drop = nn.Dropout(0.4)\n\n    def forward(self, x):\n        return self.drop(x)\n\n\n"
+        "class Model(Base): pass",
+        "class Model(nn.Module):\n\tdef __init__(this):\n\t\tsuper().__init__()\n"
+        "\t\tthis.drop = nn.Dropout(0.4)\n\t\treturn\n\n"
         "\tdef forward(this, x):\n\t\treturn this.drop(x)",
     ],
     ids=["one line each", "an inherited constructor", "tabs, another name and a return"],
