@@ -48,14 +48,10 @@ Targets = Annotated[
     ),
 ]
 TrainMode = Annotated[
-    bool,
-    typer.Option(
-        "--train-mode",
-        help="Judge a module that draws random numbers in training mode (dropout) as it is built, and refuse it; "
-        "otherwise it is judged in eval mode.",
-        rich_help_panel=JUDGING_PANEL,
-    ),
+    bool, typer.Option("--train-mode", help="Refuse what draws random numbers as built.", rich_help_panel=JUDGING_PANEL)
 ]
+OWN_WORK_OF_PARTIAL_DRAFTS = "share:0.01"
+"""The rule of own work that holds where `--partial` leaves operators to torch and no other rule is given."""
 OwnWork = Annotated[
     str,
     typer.Option(
@@ -197,10 +193,6 @@ class JudgingOptions:
     device: Device = "auto"
     own_work: OwnWork = "strict"
     train_mode: TrainMode = False
-
-
-OWN_WORK_OF_PARTIAL_DRAFTS = "share:0.01"
-"""The rule of own work that holds where `--partial` leaves operators to torch and no other rule is given."""
 
 
 class Elsewhere(NamedTuple):
