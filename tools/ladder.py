@@ -27,6 +27,7 @@ from kernelwright.tools.report_parts import (
     isolation_warnings,
     with_verdict,
 )
+from kernelwright.tools.sizing.contract_sizes import is_guarded, with_fixed_sizes
 from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.source import advice, read_source
 from kernelwright.tools.timing.baseline import Baselines
@@ -103,9 +104,33 @@ class Ladder:
         candidate = without_failed_configurations(candidate, binaries)
         if resources.on_gpu:
             return self._on_gpu(judge, report, candidate, selection, seed, binaries)
+        if self._asked.interpret is not False and is_guarded(candidate.failures, selection.base.index):
+            selection, candidate = self._within_contract(candidate, selection, seed)
         return self._interpreted(judge, report, candidate, selection, seed)
 
     # -------------------------------------------------------------- on a CPU
+    def _within_contract(
+        self, candidate: TracedCandidate, selection: Selection, seed: int
+    ) -> tuple[Selection, TracedCandidate]:
+        """Other sizes for a candidate whose guard raises at the small ones, and its traces there: those that it fixes
+        keep the problem's own values. As they are where it takes no other size at all.
+        """
+        front, asked = self._resources.front(), self._asked
+        with self._at(Lane.CPU), single_threaded():
+            free = front.free_sizes(self._problem, self._source, selection.base.sizes, asked)
+            if not free:
+                return selection, candidate
+            problem, fixed = with_fixed_sizes(self._problem, free)
+            chosen = select_sizes(problem, self._source, "cpu", seed, asked.sizes)
+            if chosen.too_large or not chosen.base.sizes:
+                return selection, candidate
+            self._say("tracing within the sizes that the candidate takes")
+            only_trace = asked.with_(targets=asked.targets[:1])
+            again, _, _ = front.traced_and_compiled(problem, self._source, chosen, only_trace, seed, self._say)
+        names = ", ".join(f"{name} {value}" for name, value in fixed.items())
+        note = f"own size only of {names}: the candidate raises at others, which are outside of its contract"
+        return chosen.with_(notes=(*chosen.notes, note)), again
+
     def _interpreted(
         self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int
     ) -> Report:

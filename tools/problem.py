@@ -58,6 +58,17 @@ class Problem(BaseModel):
         return self.model_copy(update={"source": resized(self.source, sizes)}) if sizes else self
 
 
+def pinned(source: str, sizes: Mapping[str, int]) -> str:
+    """The source with these sizes written as `int(512)`, so that nothing takes them for numbers that may change.
+
+    sizes: names of `module_integers` or `inner_integers` with their values. Raises ProblemError for any other name.
+    """
+    marks, text = _marked(source, tuple(sizes))
+    for mark, value in zip(marks, sizes.values(), strict=True):
+        text = text.replace(mark, f"int({value})")
+    return text
+
+
 def parse(source: str) -> ast.Module:
     """Raises ProblemError where the text is not Python."""
     try:

@@ -65,7 +65,7 @@ def verdict_lines(report: Report) -> list[str]:
 def verification_line(report: Report) -> str:
     """One line: what was verified, and how far."""
     if not report.correct:
-        return "not correct"
+        return "not correct" if report.failure is not None else "not checked"
     if report.judged_on == "cpu":
         sizes = report.interpreted.sizes if report.interpreted else {}
         shown = ", ".join(f"{name} {value}" for name, value in sizes.items())

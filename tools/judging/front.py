@@ -19,6 +19,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.report import CompileResult, Failure, Fault
 from kernelwright.tools.sandbox import Zygote
+from kernelwright.tools.sizing.contract_sizes import groups_of_sizes
 from kernelwright.tools.sizing.selection import Selection, sizes_reaching_numbers, trace_requests
 from kernelwright.tools.tracing.client import SizeRequest, TracedCandidate, trace_candidate
 from kernelwright.tools.tracing.trace import Choice, Launch, Step, Traced
@@ -130,6 +131,17 @@ class Front:
     def traced_at_own_size(self, problem: Problem, source: str, target: str, asked: Options) -> TracedCandidate:
         """What a text asks for at the problem's own size, which is index 0. Never raises for what a candidate does."""
         return self._trace(source, target, _own_size(problem), asked)
+
+    def free_sizes(
+        self, problem: Problem, source: str, small: Mapping[str, int], asked: Options
+    ) -> list[dict[str, int]]:
+        """Groups of sizes that a candidate takes at small values while all others are the problem's own."""
+        groups = groups_of_sizes(problem, small)
+        requests = [SizeRequest(spec=input_spec(problem))]
+        requests += [SizeRequest(spec=input_spec(problem.with_sizes(group), as_it_is=True)) for group in groups]
+        target = asked.targets[0] if asked.targets else TRACE_TARGET
+        failures = self._trace(source, target, requests, asked).failures
+        return [group for group, failure in zip(groups, failures[1:], strict=False) if failure is None]
 
     def compiled_at_own_size(
         self, candidate: TracedCandidate, target: str, source: str, asked: Options, *, texts: Collection[str] = ()

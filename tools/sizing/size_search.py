@@ -17,6 +17,8 @@ MAX_SHRUNK_ELEMENTS = 1 << 18
 """Elements of inputs, outputs and weights together that shrunk shapes should stay under."""
 MAX_SHRUNK_OPERATIONS = 50_000_000
 """Operations of one call that shrunk shapes should stay under."""
+MAX_INTERPRETED_WEIGHTS = 1 << 22
+"""Elements of weights up to which a reference is interpreted whose inputs and operations are few."""
 SEARCH_CALLS = 8_000
 """aten calls of all dry runs of one search: it ends at the same place on every machine."""
 MAX_OPERATOR_CALLS_TO_JUMP = 1_600
@@ -44,6 +46,21 @@ BOUND_SIZE_DIVISORS = (8, 4, 2)
 def fits(cost: ReferenceCost) -> bool:
     """Says whether a reference of this cost is small enough for the interpreter."""
     return cost.elements <= MAX_SHRUNK_ELEMENTS and cost.operations <= MAX_SHRUNK_OPERATIONS
+
+
+def held_elements(cost: ReferenceCost) -> int:
+    """Returns the elements of parameters and buffers."""
+    return sum(math.prod(shape) for shape in cost.weights)
+
+
+def is_interpretable(cost: ReferenceCost) -> bool:
+    """Says whether an interpreter can run a reference of this cost: it is small, or only its weights are not, which are
+    read once.
+    """
+    held = held_elements(cost)
+    rest = cost.elements - held
+    few = rest <= MAX_SHRUNK_ELEMENTS and cost.operations <= MAX_SHRUNK_OPERATIONS
+    return fits(cost) or (held <= MAX_INTERPRETED_WEIGHTS and few)
 
 
 class Search:
@@ -75,10 +92,10 @@ class Search:
             before, held = self.sizes, self._held()
             for name in sorted(self.original, key=lambda n: -self.value(n)):
                 self._reduce(name, step)
-            if self.cost is not None and fits(self.cost):
+            if self.cost is not None and (fits(self.cost) or (held == self._held() and is_interpretable(self.cost))):
                 return
             after_first = after_first if step else (self.sizes, self.cost)
-            if (step and self.sizes == before) or (held == self._held() and held > MAX_SHRUNK_ELEMENTS):
+            if (step and self.sizes == before) or (held == self._held() and held > MAX_INTERPRETED_WEIGHTS):
                 break
         self.sizes, self.cost = after_first
 
@@ -105,7 +122,7 @@ class Search:
 
         Where they alone are too many and nothing changes them, the layers are written out.
         """
-        return sum(math.prod(shape) for shape in self.cost.weights) if self.cost else 0
+        return held_elements(self.cost) if self.cost else 0
 
     def _reduce(self, name: str, step: int) -> None:
         """One integer made as small as its goal, alone or with all that have the same value."""

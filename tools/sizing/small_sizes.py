@@ -12,21 +12,20 @@ from enum import StrEnum
 from functools import lru_cache
 
 from kernelwright.tools.comparing.tolerance import widened
-from kernelwright.tools.problem import Problem
+from kernelwright.tools.problem import Problem, module_integers
 from kernelwright.tools.references.dry_run import ReferenceCost, count_held_elements, measure_cost, run_once
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.size_search import (
     MAX_SHRUNK_ELEMENTS,
-    MAX_SHRUNK_OPERATIONS,
     Search,
     changeable_integers,
     fits,
+    held_elements,
+    is_interpretable,
 )
 
 MAX_RUN_FOR_REAL = (1 << 25, 2_000_000_000)
 """Elements and operations up to which a reference that stays too large is run for real."""
-MAX_INTERPRETED_WEIGHTS = 1 << 22
-"""Elements of weights up to which a reference is interpreted whose inputs and operations are few."""
 OWN_SIZES_ARE_SMALL = "at the problem's own sizes, which are small enough to be interpreted"
 GOAL_FACTORS = (1, 2, 4)
 """Larger goals where the outputs come out flat: a norm over one element, a softmax over one column."""
@@ -66,7 +65,8 @@ def shrink(problem: Problem) -> SmallSizes:
 @lru_cache(maxsize=512)
 def _shrink(source: str) -> SmallSizes:
     problem = Problem(name="reference", source=source)
-    if own := problem.cpu_sizes:
+    names = module_integers(source)
+    if own := {name: value for name, value in problem.cpu_sizes.items() if name in names}:
         return SmallSizes(sizes=own, how=SizesOrigin.OWN)
     found = _attempt(problem, GOAL_FACTORS[0])
     for factor in GOAL_FACTORS[1:] if found.flat else ():
@@ -121,20 +121,13 @@ def _described(problem: Problem, sizes: dict[str, int], cost: ReferenceCost, not
     elif not sizes:
         notes.append(OWN_SIZES_ARE_SMALL)
     how = SizesOrigin.SEARCHED if sizes else SizesOrigin.UNCHANGED
-    return SmallSizes(sizes=sizes, how=how, note="; ".join(notes), fits=fits(cost) or _heavy_by_weights(cost))
-
-
-def _heavy_by_weights(cost: ReferenceCost) -> bool:
-    """Whether only weights are too large: an interpreter has no more to do than elsewhere, and reads them once."""
-    held = sum(_numel(shape) for shape in cost.weights)
-    rest = cost.elements - held
-    return held <= MAX_INTERPRETED_WEIGHTS and rest <= MAX_SHRUNK_ELEMENTS and cost.operations <= MAX_SHRUNK_OPERATIONS
+    return SmallSizes(sizes=sizes, how=how, note="; ".join(notes), fits=is_interpretable(cost))
 
 
 def _why_too_large(problem: Problem, sizes: dict[str, int], cost: ReferenceCost) -> str:
     """Why it is still too large."""
     heavy = f"{cost.elements:,} elements" if cost.elements > MAX_SHRUNK_ELEMENTS else f"{cost.operations:,} operations"
-    held = sum(_numel(shape) for shape in cost.weights)
+    held = held_elements(cost)
     if not changeable_integers(problem):
         return f"{heavy}: no size is written where it could be changed"
     if held > MAX_SHRUNK_ELEMENTS:
@@ -166,12 +159,6 @@ def _look(outputs: list[object]) -> tuple[bool, bool]:
     wide = [o for o in floats if o.numel() > 1]
     finite = all(bool(torch.isfinite(o).all()) for o in floats)
     return finite, bool(wide) and all(bool((o == o.flatten()[0]).all()) for o in wide)
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    import math
-
-    return math.prod(shape)
 
 
 def first_line(error: BaseException) -> str:

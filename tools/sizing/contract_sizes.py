@@ -1,0 +1,53 @@
+"""Sizes that a candidate's own guard fixes: its host code raises where they are not the problem's own. They lie outside
+of its contract, so they keep their values, and the other sizes are varied.
+
+Example: a draft of a Llama block holds `hidden` and `inter` as constants and raises ValueError where they differ; it is
+checked at their own values, with other numbers of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kernelwright.tools.problem import Problem, ProblemError, pinned
+from kernelwright.tools.references.dry_run import DryRunFailed, measure_cost
+from kernelwright.tools.report import Failure, Fault
+from kernelwright.tools.sizing.size_search import changeable_integers
+
+GUARD_FAULTS = (Fault.RUNTIME, Fault.LAUNCH, Fault.ENTRY_POINT)
+"""Faults of host code that raises."""
+
+
+def is_guarded(failures: Sequence[Failure | None], index: int) -> bool:
+    """Whether a candidate's host code raises at the size `index`, and not at the problem's own, which comes first."""
+    if index >= len(failures):
+        return False
+    own, other = failures[0], failures[index]
+    return own is None and other is not None and other.fault in GUARD_FAULTS
+
+
+def groups_of_sizes(problem: Problem, small: Mapping[str, int]) -> list[dict[str, int]]:
+    """Sizes that are made small together, because the problem gives them one value, while all others keep theirs; only
+    those with which the reference runs.
+    """
+    own = changeable_integers(problem)
+    groups: dict[int, dict[str, int]] = {}
+    for name, value in small.items():
+        if name in own and own[name] != value:
+            groups.setdefault(own[name], {})[name] = value
+    return [group for group in groups.values() if _runs(problem, group)]
+
+
+def with_fixed_sizes(problem: Problem, free: Sequence[Mapping[str, int]]) -> tuple[Problem, dict[str, int]]:
+    """The problem in which only the sizes of `free` may change, and the fixed ones with their values."""
+    names = {name for group in free for name in group}
+    fixed = {name: value for name, value in changeable_integers(problem).items() if name not in names}
+    return problem.model_copy(update={"source": pinned(problem.source, fixed)}), fixed
+
+
+def _runs(problem: Problem, sizes: Mapping[str, int]) -> bool:
+    try:
+        measure_cost(problem.with_sizes(sizes))
+    except (DryRunFailed, ProblemError):
+        return False
+    return True
