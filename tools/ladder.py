@@ -18,6 +18,7 @@ from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.rules import Rules
 from kernelwright.tools.judging.turns import Turns
 from kernelwright.tools.problem import Problem, check_form
+from kernelwright.tools.reference_trials.contract_sizes import is_guarded, with_fixed_sizes
 from kernelwright.tools.reference_trials.eval_mode import as_judged
 from kernelwright.tools.references.torch_settings import single_threaded
 from kernelwright.tools.report import Environment, Failed, Report, Rung
@@ -27,7 +28,6 @@ from kernelwright.tools.report_parts import (
     isolation_warnings,
     with_verdict,
 )
-from kernelwright.tools.sizing.contract_sizes import is_guarded, with_fixed_sizes
 from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.source import advice, read_source
 from kernelwright.tools.timing.baseline import Baselines
