@@ -1,4 +1,4 @@
-"""`agent solve`, `agent batch` and `rl stats` with vLLM's own server: it returns log-probs with token ids.
+"""`agent solve`, `agent batch` and `rl stats` with vLLM's own server: it returns log-probs, with and without token ids.
 
 Needs the environment for the tests of real servers (docs/reference/policies.md).
 """
@@ -9,7 +9,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +27,7 @@ from tests.rl.novice import save_novice, write_problems  # noqa: E402
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 KEY = "sk-loopback"
 CONTEXT = 32_768
-"""Positions of the model: it tokenizes by bytes, so prompts are long."""
+"""Positions of the model: it tokenizes by bytes, and prompts in sentences, for a model that is not known, are long."""
 
 
 class Served(NamedTuple):
@@ -47,6 +51,41 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     command = [str(vllm_python()), "-m", "vllm.entrypoints.openai.api_server", *options.split()]
     with serving(command, port, folder / "log"):
         yield Served(f"openai:novice@http://127.0.0.1:{port}/v1", write_problems(folder / "toys"))
+
+
+@pytest.fixture(scope="module")
+def hidden(served: Served) -> Iterator[Served]:
+    """The same server behind one that does not say that it is vLLM, as a gateway does: no token ids are asked of it."""
+    model, _, url = served.policy.partition("@")
+
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.forward(None)
+
+        def do_POST(self) -> None:
+            self.forward(self.rfile.read(int(self.headers["content-length"])))
+
+        def forward(self, body: bytes | None) -> None:
+            headers = {"content-type": "application/json", "authorization": self.headers.get("authorization", "")}
+            request = urllib.request.Request(url.removesuffix("/v1") + self.path, body, headers)
+            try:
+                answer = urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request)
+            except urllib.error.HTTPError as error:
+                answer = error
+            with answer:
+                sent = answer.read().replace(b'"owned_by":"vllm"', b'"owned_by":"library"')
+            self.send_response(answer.status)
+            self.send_header("content-length", str(len(sent)))
+            self.end_headers()
+            self.wfile.write(sent)
+
+        def log_message(self, *arguments: object) -> None:
+            """Quiet."""
+
+    gateway = ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
+    threading.Thread(target=gateway.serve_forever, daemon=True).start()
+    yield served._replace(policy=f"{model}@http://127.0.0.1:{gateway.server_port}/v1")
+    gateway.shutdown()
 
 
 def run(folder: Path, program: str, *words: object) -> str:
@@ -74,3 +113,9 @@ def test_turns_of_vllms_server_are_logged_as_exact_and_stats_counts_them(served,
     counts = solve_and_batch(served, tmp_path)
     assert counts["turns"] >= 13
     assert counts["trainable"] > 0, "the log-probs of vLLM's server are exact at temperature 1.3, too"
+
+
+def test_log_probs_without_token_ids_lose_no_reply_and_are_not_exact(hidden, tmp_path):
+    counts = solve_and_batch(hidden, tmp_path)
+    assert counts["turns"] >= 13
+    assert counts["trainable"] == 0
