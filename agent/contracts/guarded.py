@@ -13,6 +13,7 @@ from kernelwright.agent.contracts.contract_lines import contract_lines
 from kernelwright.agent.contracts.deriving import contract_of
 from kernelwright.agent.contracts.guard_text import GUARD_MARK, with_guard, without_guard
 from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.reference_trials.eval_mode import in_eval_mode
 from kernelwright.tools.report import InfrastructureError, Report, Value, clean_text
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,9 @@ def guarded_kernel(problem: Problem, source: str, report: Report, judge: Judge |
     kernel = without_guard(without_header(source))
     if not report.correct:
         return GuardedKernel(text=kernel, lines=("# contract   none         this text is not correct",))
+    judged = (in_eval_mode(problem) or problem) if report.eval_mode else problem
     try:
-        contract = contract_of(problem, report)
+        contract = contract_of(judged, report)
     except ProblemError as error:
         reason = " ".join(clean_text(error, 200).split())
         return GuardedKernel(text=kernel, lines=(f"# contract   none         {reason}",))

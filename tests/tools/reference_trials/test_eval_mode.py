@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kernelwright.agent.contracts.guarded import guarded_kernel
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.reference_trials.eval_mode import as_judged, in_eval_mode
@@ -134,6 +135,17 @@ def test_a_module_with_dropout_is_judged_in_eval_mode_and_its_candidate_too(eval
     assert report.correct, report.explanation
     assert report.eval_mode == "the module's Dropout draws random numbers in training mode"
     assert report.problem_hash == problem.hash
+
+
+def test_the_contract_of_a_kernel_that_was_judged_in_eval_mode_is_eval_mode(evaluator):
+    init, forward, _ = ENDS_IN_EVAL_MODE["a dropout layer"]
+    problem = problem_of(init, forward)
+    options = Options(profile=False, torch_compile=False, targets=())
+    report = evaluator.evaluate(problem, KERNEL, options)
+    kernel = guarded_kernel(problem, KERNEL, report, lambda text: evaluator.evaluate(problem, text, options))
+    assert any("eval only" in line for line in kernel.lines), kernel.lines
+    assert kernel.report is not None
+    assert kernel.report.correct, kernel.report.explanation
 
 
 def test_in_train_mode_the_module_is_judged_as_it_is_built_and_refused(evaluator):
