@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from kernelwright.rl.evaluating.suites import Suite
 
 Out = Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/evaluate-POLICY-SUITE")]
-Against = Annotated[
+Earlier = Annotated[
     Path | None,
     typer.Option(
         "--against", help="Compare with an earlier evaluation, problem by problem: its folder, or its rollouts.db.",
-        show_default=False,
+        show_default=False, rich_help_panel="Rollouts",
     ),
 ]  # fmt: skip
 Card = Annotated[bool, typer.Option("--card", help="Write the figures into the model's own card as well.")]
@@ -97,7 +97,7 @@ def evaluate(
     policy: PolicyOptions,
     rollouts: RolloutCounts,
     out: Out = None,
-    against: Against = None,
+    earlier: Earlier = None,
     card: Card = False,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -112,7 +112,7 @@ def evaluate(
     from kernelwright.rl.evaluating.running import EvaluationOptions
 
     chosen = suite.open()
-    earlier = _earlier(against, chosen)
+    compared = _earlier(earlier, chosen)
     place = choose_device(rollouts.device)
     asked = EvaluationOptions(
         policy=policy.label, samples=rollouts.samples, turns=rollouts.turns, device=place,
@@ -125,7 +125,7 @@ def evaluate(
         _opened(policy.policy, policy.adapter, policy.policy_device),
         out or _folder(policy.policy, suite.suite),
         _card(policy.policy if policy.adapter is None else f"transformers:{policy.adapter}", card),
-        earlier,
+        compared,
         as_json,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
+from kernelwright.agent.errors import require
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Policy
 from kernelwright.policies.local.in_process_policy import InProcessPolicy
@@ -120,8 +121,8 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
     """What is asked for; `auto` is vLLM where the training is on a GPU and vLLM is installed, but for few whole
     weights. On a CPU transformers samples faster (docs/reference/policies.md, "How fast").
 
-    Raises InputError for an engine that is not known, not installed, or not for so many rounds or processes;
-    PolicyError where a server does not answer as it must.
+    Raises InputError for an engine that is not known, or not for so many rounds or processes; ModuleNotFoundError
+    for one that is not installed; PolicyError where a server does not answer as it must.
     """
     engine = options.engine
     if options.ray is not None and engine not in ("auto", "transformers"):
@@ -134,10 +135,7 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
         return "vllm" if _suits_vllm(subject, options, world) and _installed("vllm") else engine
     if engine in ENGINES and engine != "vllm":
         return engine
-    if engine == "vllm" and not _installed("vllm"):
-        raise InputError(
-            "vllm is not installed: pip install 'kernelwright[vllm]', or use --engine transformers, or a server"
-        )
+    require("vllm")
     if options.lag > 1:
         raise InputError(f"--lag {options.lag} needs as many engines as rounds, and this training has one: use --lag 1")
     if world > 1:

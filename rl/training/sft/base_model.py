@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kernelwright.agent.errors import require
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PolicyRefused
 from kernelwright.policies.model_identity import adapter_folder, identity_of, model_config
@@ -70,7 +71,7 @@ def check_base(base: str, adapter: str | None, preset: Preset) -> None:
     PolicyRefused.
     """
     if preset.four_bit:
-        _check_bitsandbytes()
+        require("bitsandbytes")
     if is_new(base):
         _size(base)
         if preset.lora is not None or adapter is not None:
@@ -200,13 +201,6 @@ def _four_bit() -> Any:
         load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16,
         bnb_4bit_use_double_quant=True
     )  # fmt: skip
-
-
-def _check_bitsandbytes() -> None:
-    try:
-        import bitsandbytes  # noqa: F401
-    except ImportError as error:
-        raise InputError("this preset needs bitsandbytes: pip install 'kernelwright[qlora]'") from error
 
 
 def _check_adapter(adapter: str, base: str) -> None:
