@@ -7,10 +7,10 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kernelwright.agent.problems.forms_of_users.file_parts import CallSite, FileParts, Run, calls_in, statements_for
+from kernelwright.agent.problems.forms_of_users.file_parts import CallSite, FileParts, Run, statements_for
 from kernelwright.agent.problems.forms_of_users.plain_arguments import is_plain
 from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
@@ -45,16 +45,50 @@ def built_callables(parts: FileParts) -> Iterator[BuiltCallable]:
             if not isinstance(statement.value, ast.Call | ast.Lambda):
                 continue
             names = FileParts(parts.tree, [run]).aliases([target.id])
-            call = next((c for c, _ in calls_in(run, names) if c.args or c.keywords), None)
+            calls = (site for site in FileParts(parts.tree, [run]).calls(names) if site.node.args or site.node.keywords)
+            call = next(calls, None)
             if call is None:
                 continue
-            before = next(b for c, b in calls_in(run, names) if c is call)
-            built = BuiltCallable(target.id, statement.value, run, run[:place], CallSite(run, call, before))
+            built = BuiltCallable(target.id, statement.value, run, run[:place], call)
             if LOSS.search(ast.unparse(constructor_of(statement.value))):
                 losses.append(built)
             else:
                 yield built
     yield from losses
+
+
+def built_beside_inputs(parts: FileParts, is_input: Callable[[str], bool]) -> BuiltCallable | None:
+    """Returns the last value that a file builds to be called and never calls, with the named inputs as its call.
+
+    `rms = functools.partial(norm, eps=1e-4)` beside `example_inputs = (x, w)` is `rms(x, w)`. None where the inputs
+    are not written as a tuple or a list, or where the file builds nothing else that can be called.
+    """
+    for run in parts.runs:
+        inputs: CallSite | None = None
+        subject: tuple[str, ast.expr, Run] | None = None
+        for place, statement in enumerate(run):
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
+                continue
+            value = statement.value
+            if is_input(target.id) and isinstance(value, ast.Tuple | ast.List):
+                inputs = CallSite(run, ast.Call(ast.Name(target.id, ast.Load()), value.elts, []), run[:place])
+            elif _can_be_called(value):
+                subject = target.id, value, run[:place]
+        if inputs is not None and subject is not None:
+            name, value, before = subject
+            return BuiltCallable(name, value, run, before, inputs)
+    return None
+
+
+def _can_be_called(value: ast.expr) -> bool:
+    """Tells whether an expression makes something that can be called: a lambda, a partial function, a class's value."""
+    if isinstance(value, ast.Lambda):
+        return True
+    constructor = ast.unparse(constructor_of(value)) if isinstance(value, ast.Call) else ""
+    if LOSS.search(constructor):
+        return False
+    return constructor.rpartition(".")[2] == "partial" or bool(CLASS.match(constructor))
 
 
 def constructor_of(value: ast.expr) -> ast.expr:

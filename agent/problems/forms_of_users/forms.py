@@ -21,7 +21,12 @@ import copy
 import re
 import textwrap
 
-from kernelwright.agent.problems.forms_of_users.built_callables import built_callables, constructor_of, model_of
+from kernelwright.agent.problems.forms_of_users.built_callables import (
+    built_beside_inputs,
+    built_callables,
+    constructor_of,
+    model_of,
+)
 from kernelwright.agent.problems.forms_of_users.file_parts import (
     CallSite,
     FileParts,
@@ -176,7 +181,10 @@ class _Completion:
         }
         if not entry and (self._names & set(REQUIRED_NAMES) or any(True for _ in parts.calls(own))):
             return None
-        for built in built_callables(parts):
+        uncalled = (
+            None if parts.modules or self._names & set(REQUIRED_NAMES) else built_beside_inputs(parts, is_input_name)
+        )
+        for built in [*built_callables(parts), *([uncalled] if uncalled else [])]:
             if entry and entry not in (built.name, ast.unparse(constructor_of(built.value))):
                 continue
             before = [s for s in built.call.before if built.name not in names_stored_by(s)]
@@ -199,6 +207,11 @@ class _Completion:
         if self._entry and "Model" in self._names:
             text = renamed(text, "Model", "OtherModel")
         return joined(text, [*definitions, *([named] if named else []), "def get_init_inputs():\n    return []"])
+
+
+def is_input_name(name: str) -> bool:
+    """Tells whether a name says that it holds inputs: `example_inputs`, `dummy_args`."""
+    return bool(INPUT_FUNCTION_NAME.match(name))
 
 
 def with_torch(text: str) -> str:

@@ -66,6 +66,14 @@ DEVELOPED = {
         "with torch.no_grad():\n    print(net(torch.randn(5, 16)))\n"
     ),
     "lambda": FormOfUsers(IMPORTS + "\nact = lambda x: x * torch.sigmoid(1.702 * x)\nact(torch.randn(6, 50))\n"),
+    "partial_beside_inputs": FormOfUsers(
+        IMPORTS + "\ndef scaled(x, weight, scale):\n    return x * weight * scale\n\n\n"
+        "double = functools.partial(scaled, scale=2.0)\nexample_inputs = (torch.randn(6, 50), torch.randn(50))\n"
+    ),
+    "sequential_beside_inputs": FormOfUsers(
+        IMPORTS + "\nwidth = 24\nnet = nn.Sequential(nn.Linear(width, 40), nn.GELU())\nloss = nn.MSELoss()\n"
+        "sample_args = [torch.randn(5, width)]\n"
+    ),
     "partial": FormOfUsers(
         IMPORTS + "\n\ndef scaled(x, shift, scale=1.0):\n    return torch.tanh(x * scale) + shift\n\n\n"
         "double = functools.partial(scaled, scale=2.0)\ndouble(torch.randn(6, 50), torch.randn(50))\n"
