@@ -95,14 +95,38 @@ def solve(
     from kernelwright.agent.problems.finding import find_by_name
 
     found = find_by_name(problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ())
-    settings = settings_of(policy, sampling, search, budget, judging, drafting, tune=tune, precision=precision or "")
-    if policy.startswith("embedded") and not budget.bounds_time():  # it seldom solves what it has not solved by then
-        settings = settings.with_(budgets=settings.budgets.with_(minutes_unsolved=MINUTES_UNSOLVED))
+    settings = solve_settings(policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or "")
     if dry_run:
         return _show_plan(found, sampling.open_unchecked(policy), settings, sampling.read_prices(), as_json)
     return finish_solve(
         found, sampling.open_policy(policy), settings, db, out, as_json, quiet=quiet, cards=judging.target
     )
+
+
+def solve_settings(
+    policy: str,
+    sampling: SamplingOptions,
+    budget: BudgetOptions,
+    judging: JudgingOptions,
+    search: SearchOptions | None = None,
+    drafting: DraftOptions | None = None,
+    *,
+    tune: bool = True,
+    precision: str = "",
+) -> Settings:
+    """Returns the settings of one run, for the command and for `kernelwright.solve`. Raises InputError for a value that
+    no option has.
+
+    The embedded policy is asked no more after MINUTES_UNSOLVED without a correct kernel, unless the user says how long
+    it may take: it seldom solves later what it has not solved by then.
+    """
+    settings = settings_of(
+        policy, sampling, search or SearchOptions(), budget, judging, drafting or DraftOptions(), tune=tune,
+        precision=precision,
+    )  # fmt: skip
+    if policy.startswith("embedded") and not budget.bounds_time():
+        return settings.with_(budgets=settings.budgets.with_(minutes_unsolved=MINUTES_UNSOLVED))
+    return settings
 
 
 def _show_plan(problem: Problem, policy: Policy, settings: Settings, prices: Prices, as_json: bool) -> None:

@@ -209,7 +209,8 @@ def solve(
         init: Arguments of the constructor.
         output: The file that the best kernel is written to.
         policy: Who writes: `embedded` (the policy that ships; no key, no download), `compiler` (torch's compiler, no
-            model), `openai:MODEL@URL`, `vllm:PATH`, `transformers:PATH` or `scripted:FILE`.
+            model), `openai:MODEL@URL`, `anthropic:MODEL` (keys are read from the environment, as the command does),
+            `vllm:PATH`, `transformers:PATH` or `scripted:FILE`. torch's compiler drafts beside all but a script.
         device: `auto`, `cpu` or `cuda:N`.
         turns: The most replies that the policy is asked for.
         database: Where the trajectory is kept; None keeps it in `.kernelwright/runs.db`.
@@ -223,22 +224,14 @@ def solve(
         StoreError: The database cannot be used.
         InfrastructureError: This machine could not run the tools.
     """
-    from kernelwright.agent.command_line.arguments import choose_device, choose_goal, choose_targets
-    from kernelwright.agent.loop.settings import Settings
-    from kernelwright.agent.loop.stopping import Budgets
+    from kernelwright.agent.command_line.options import BudgetOptions, JudgingOptions, SamplingOptions
+    from kernelwright.agent.command_line.solve import solve_settings
     from kernelwright.agent.solve.solving import solve_problem
-    from kernelwright.policies.open_policy import open_policy
 
     chosen = find_problem(problem, inputs, init=init)
-    place = choose_device(device)
-    settings = Settings(
-        policy=policy,
-        targets=choose_targets([], place),
-        device=place,
-        goal=choose_goal(None, place),
-        budgets=Budgets(turns=turns),
-    )
-    opened = open_policy(policy)
+    sampling = SamplingOptions()
+    settings = solve_settings(policy, sampling, BudgetOptions(turns=turns), JudgingOptions(device=device))
+    opened = sampling.open_policy(policy)
     try:
         return solve_problem(
             chosen, opened, settings, db=database, output=Path(output), watch=lambda *_: None, say=lambda _: None

@@ -143,20 +143,34 @@ def _file_of(value: Any) -> str:
 
 
 def _globals_of(value: Any) -> dict[str, Any]:
-    if isinstance(value, types.FunctionType):
-        return inspect.unwrap(value).__globals__
-    return vars(sys.modules[value.__module__])
+    """Returns the names that a function or a class can read: those of its module, and of the functions around it."""
+    functions = [inspect.unwrap(value)] if isinstance(value, types.FunctionType) else []
+    if isinstance(value, type):
+        functions = [member for member in vars(value).values() if isinstance(member, types.FunctionType)]
+        names = dict(vars(sys.modules[value.__module__]))
+    else:
+        names = dict(functions[0].__globals__)
+    for function in functions:
+        names.update(inspect.getclosurevars(function).nonlocals)
+    return names
 
 
 def _statement(text: str, name: str) -> ast.stmt | None:
-    """Returns the last statement at the top of a text that binds a name."""
+    """Returns the last statement at the top of a text that binds a name, else the last definition of that name inside
+    of a block or a function (`if __name__ == "__main__":`, a test).
+    """
     try:
         tree = ast.parse(text)
     except SyntaxError:
         return None
-    found = [node for node in tree.body if name in names_stored_by(node) and not isinstance(node, ast.If | ast.For)]
-    exact = [node for node in found if getattr(node, "name", name) == name]
-    return exact[-1] if exact else None
+    binding = [node for node in tree.body if name in names_stored_by(node) and not isinstance(node, ast.If | ast.For)]
+    exact = [node for node in binding if getattr(node, "name", name) == name]
+    if exact:
+        return exact[-1]
+    definitions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
+    methods = {id(node) for owner in ast.walk(tree) if isinstance(owner, ast.ClassDef) for node in owner.body}
+    nested = [node for node in definitions if node.name == name and id(node) not in methods]
+    return max(nested, key=lambda node: node.lineno, default=None)
 
 
 def _free_names(statement: ast.stmt) -> set[str]:

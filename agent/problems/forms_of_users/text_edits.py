@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import textwrap
 import tokenize
 from collections.abc import Sequence
 
@@ -42,9 +43,9 @@ def joined(text: str, definitions: Sequence[str]) -> str:
 
 
 def statement_text(text: str, statement: ast.stmt) -> str:
-    """Returns the lines of a statement at the top of a text, with its decorators."""
+    """Returns the lines of a statement with its decorators, as they stand at the top of a text."""
     first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
-    return "\n".join(text.splitlines()[first - 1 : statement.end_lineno])
+    return textwrap.dedent("\n".join(text.splitlines()[first - 1 : statement.end_lineno]))
 
 
 def assignments(statement: ast.AST) -> list[tuple[str, ast.expr]]:

@@ -144,3 +144,36 @@ def test_a_name_takes_the_arguments_of_the_command_line():
     problem = kernelwright.find_problem("torch.nn:Linear", ["4x8"], init={"in_features": 8, "out_features": 4})
     assert run(problem)[0][0].shape == (4, 4)
     assert kernelwright.find_problem(problem) is problem
+
+
+def test_a_function_inside_of_a_function_comes_with_the_values_around_it():
+    scale = 4
+
+    def scaled(x):
+        return x * scale
+
+    reference = Reference(kernelwright.find_problem(scaled, (X,)), "cpu")
+    inputs = reference.inputs(0)
+    assert torch.equal(reference.run(reference.model(0), inputs, 0)[0], inputs[0] * 4)
+
+
+def test_a_class_inside_of_a_block_is_a_problem():
+    if FACTOR:
+
+        class Inner(nn.Module):
+            def forward(self, x):
+                return torch.relu(x)
+
+    reference = Reference(kernelwright.find_problem(Inner(), (X,)), "cpu")
+    inputs = reference.inputs(0)
+    assert torch.equal(reference.run(reference.model(0), inputs, 0)[0], inputs[0].relu())
+
+
+@pytest.mark.slow
+def test_a_live_module_is_solved_and_its_kernel_checked(tmp_path):
+    module, kernel = Norm(16), tmp_path / "norm_kernel.py"
+    solved = kernelwright.solve(
+        module, (X,), output=kernel, policy="compiler", device="cpu", database=str(tmp_path / "runs.db")
+    )
+    assert solved.correct, solved.message
+    assert kernelwright.check(kernel, module, inputs=(X,), device="cpu").correct
