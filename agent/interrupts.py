@@ -222,17 +222,26 @@ def _listener(end_after_second: bool = False) -> Iterator[None]:
     thread = threading.Thread(
         target=_listen, args=(heard, last.start if end_after_second else None), name="hears signals", daemon=True
     )
-    thread.start()
-    _listening = True
     try:
+        thread.start()
+        _listening = True
         yield
     finally:
         _listening = False
-        signal.set_wakeup_fd(before)
+        _restore_wakeup(before)
         wakeup.close()
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
         heard.close()
         last.cancel()
+
+
+def _restore_wakeup(descriptor: int) -> None:
+    """Gives signals their earlier wake-up descriptor back; none where its owner has closed it meanwhile."""
+    try:
+        signal.set_wakeup_fd(descriptor)
+    except (OSError, ValueError):
+        signal.set_wakeup_fd(-1)
 
 
 def _listen(heard: socket.socket, at_second: Callable[[], None] | None) -> None:

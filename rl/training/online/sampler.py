@@ -135,7 +135,8 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
         return "vllm" if _suits_vllm(subject, options, world) and _installed("vllm") else engine
     if engine in ENGINES and engine != "vllm":
         return engine
-    require("vllm")
+    if engine == "vllm":
+        require("vllm")
     if options.lag > 1:
         raise InputError(f"--lag {options.lag} needs as many engines as rounds, and this training has one: use --lag 1")
     if world > 1:

@@ -283,7 +283,6 @@ def test_a_refusal_is_one_line_of_the_process_too(tmp_path):
 @pytest.mark.parametrize(
     ("command", "missing"),
     [
-        (("check", SOFTMAX), "'--problem' / '-p': \"fused softmax\", model.py or kernelbench:1/23"),
         (("report",), "'id': A trajectory's number, last, or a run's name"),
     ],
 )

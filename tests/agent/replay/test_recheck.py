@@ -65,7 +65,7 @@ def test_a_verdict_that_todays_judge_does_not_share_is_told_and_saved_and_the_ol
 ):
     id = judged_before(does_not_compile, right, **MISMATCH)
     store.put_best(id, None)
-    status, out, err = command(capsys, "--db", path, "--device", "cpu")
+    status, out, err = command(capsys, "--db", path, "--device", "cpu", "--quiet")
     broken, good = store.turns(id)
     assert (status, err) == (Exit.DONE, "")
     [line] = [line for line in out.splitlines() if "->" in line and line.startswith("candidate")]

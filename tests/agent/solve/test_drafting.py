@@ -20,6 +20,7 @@ from rich.text import Text
 from kernelwright.agent.cli import main
 from kernelwright.agent.errors import InputError
 from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
 from kernelwright.agent.solve.drafting import Drafter, DraftKind, draft_kind, varied_sources
 from kernelwright.agent.solve.solving import Solved
 from kernelwright.agent.viewing.show.outcomes import solved_view
@@ -354,7 +355,7 @@ def get_init_inputs():
 
 @pytest.mark.timeout(300)
 def test_sizes_that_are_equal_by_chance_stay_two_and_a_dict_names_the_constructor_s_arguments(drafter: Drafter):
-    made = drafter.draft(Problem(name="chance", source=CHANCE))
+    made = drafter.draft(Problem(name="chance", source=normal_form(CHANCE)))
     assert made.usable, made.refused
     assert made.fixed_sizes == ()
     assert "x.shape" in made.source

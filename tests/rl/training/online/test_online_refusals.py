@@ -37,8 +37,8 @@ def test_what_an_online_training_cannot_do_is_refused_before_anything_starts(nov
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
-def test_an_engine_that_is_not_installed_is_refused_with_what_else_there_is(novice, problems, tmp_path):
-    with pytest.raises(InputError, match="or use --engine transformers, or a server"):
+def test_an_engine_that_is_not_installed_is_named_as_a_missing_package(novice, problems, tmp_path):
+    with pytest.raises(ModuleNotFoundError, match="vllm"):
         train_online(options(novice, problems, tmp_path / "out", engine="vllm"))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from kernelwright.agent.errors import Exit, explain
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Message, PolicyRefused, PromptForm, Request, Role, Sampling
 from kernelwright.policies.local.transformers_policy import TransformersPolicy, prompt_ids
@@ -188,7 +189,7 @@ def test_weights_in_int8_are_small_and_say_nearly_the_same(tiny, tmp_path):
         ({"settings": {"learning_rate": "abc"}}, "expected a number"),
         ({"choice": RowSelection(kinds=(Kind.TRANSLATE,))}, "nothing to train on"),
         ({"output": "TINY"}, "exists already"),
-        ({"data": "EMPTY"}, "no corpus"),
+        ({"data": "EMPTY"}, "holds no file of rows"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_and_leaves_no_model(corpus, tiny, tokenizer, tmp_path, changes, said):
@@ -223,8 +224,12 @@ def test_a_recipe_in_four_bits_is_refused_without_a_gpu_and_taken_to_a_cpu_that_
 
 def test_without_bitsandbytes_the_recipe_says_what_to_install(corpus, tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    with pytest.raises(InputError, match=r"pip install 'kernelwright\[qlora\]'"):
+    with pytest.raises(ModuleNotFoundError, match="bitsandbytes") as missing:
         train(options(corpus, tmp_path / "model", base=tiny, preset=PresetName.QLORA_3090), quiet)
+    assert explain(missing.value) == (
+        "bitsandbytes is not installed: pip install 'kernelwright[qlora]' (agent doctor says what is missing)",
+        Exit.INFRASTRUCTURE,
+    )
 
 
 def test_batches_hold_every_row_once_in_few_shapes():
