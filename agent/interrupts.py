@@ -253,6 +253,8 @@ def _listen(heard: socket.socket, at_second: Callable[[], None] | None) -> None:
             continue
         count, counted_at = count + 1, now
         if count == 1:
+            # The handler comes too late where the main thread is inside of one long call.
+            _stops.first = _stops.first or number[0]
             _stops.announce()
         if count == 2 and at_second is not None:
             at_second()

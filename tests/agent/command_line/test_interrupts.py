@@ -105,10 +105,17 @@ run(command, "agent", sys.argv[1:])
 """
 
 
+def heed_signals():
+    """Undoes what `nohup` and shells in the background hand down: signals that a command ignores stay ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def started(*words):
     process = subprocess.Popen(
-        [sys.executable, "-c", PAUSABLE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", PAUSABLE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=heed_signals,
+    )  # fmt: skip
     assert process.stdout.readline() == "begun\n"
     return process
 
