@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from kernelwright.policies.base import PolicyRefused, Trouble, Value
 
+SHORTEST_SECRET = 8
+"""Characters of the shortest key that is masked in a server's words."""
 MAX_QUOTED_CHARACTERS = 200
 """Largest number of characters of a server's own message that is quoted."""
 _MAX_DEPTH = 4
@@ -54,7 +56,8 @@ class Server(Value):
         """
         words = next(_messages(content, _MAX_DEPTH), "")
         text = "".join(character for character in " ".join(words.split()) if character.isprintable())
-        if self.key:
+        # A key of a few characters is a stand-in where a server wants none, and part of ordinary words.
+        if self.key and len(self.key) >= SHORTEST_SECRET:
             text = text.replace(self.key, "***")
         return f": {text[:MAX_QUOTED_CHARACTERS]}" if text else ""
 
