@@ -3,7 +3,8 @@
 Counted from the trace, on the trusted side (docs/explanation/trust.md, check 7).
 
 What torch may do beside the kernels in strict mode: allocate, view, copy, and convert between floating types. What it
-may not: compute, convert to whole numbers (which truncates), negate or conjugate through a view. Two experiments in the
+may not: compute, convert to whole numbers or to bare powers of two (which truncates), negate or conjugate through a
+view, or let a tensor say where a view lies. Two experiments in the
 replay decide what names cannot: the answer must be wrong when the launches are left out, and the launches may not all
 be copies of what torch's layout operators made.
 """
@@ -22,10 +23,6 @@ from kernelwright.tools.tracing.constructor_work import folded_weights, operator
 from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Trace, Traced, all_steps, tensors_in
 
 MODES = ("strict", "share", "report")
-COMPUTING_VIEWS = frozenset(
-    {"_neg_view", "_conj", "_conj_physical", "resolve_neg", "resolve_conj", "view_as_real_copy"}
-)
-"""Views that change values when they are read."""
 MOVING_OPERATORS = frozenset(
     {"flip", "index", "index_select", "roll", "rot90", "tril", "triu", "gather", "take", "slice_scatter"}
 )
@@ -117,23 +114,31 @@ def with_first_configurations(steps: Iterable[Step]) -> Iterable[Step]:
 
 def kind_of(step: Operator) -> str:
     """`compute`, `layout` or `read`, by the operator's name and by the type that it converts to."""
-    from kernelwright.tools.references.operators import HOST_READS, only_moves_data
+    from kernelwright.tools.references.operators import HOST_READS, only_moves_data, reads_a_position
 
-    namespace, _, rest = step.op.partition(".")
-    name = rest.partition(".")[0]
     func = operator_named(step.op)
-    if namespace != "aten" or func is None or name in COMPUTING_VIEWS:
+    if func is None:
         return "compute"
-    if name in HOST_READS or (name == "_to_copy" and step.kwargs.get("device") == {"device": "cpu"}):
+    name = func.overloadpacket.__name__
+    if name in HOST_READS or reads_a_position(func):
         return "read"
-    if name == "_to_copy" and not _floating(step.kwargs.get("dtype")):
+    if name == "_to_copy" and step.kwargs.get("device") == {"device": "cpu"}:
+        return "read"
+    if name == "_to_copy" and not _keeps_a_mantissa(step.kwargs.get("dtype")):
         return "compute"
     return "layout" if only_moves_data(func) else "compute"
 
 
-def _floating(dtype: Any) -> bool:
-    """Whether a conversion, where there is one, is to a floating type."""
-    return not isinstance(dtype, dict) or str(dtype.get("dtype", "")).startswith(("float", "bfloat", "complex"))
+def _keeps_a_mantissa(dtype: Any) -> bool:
+    """Whether a conversion, where there is one, is to a floating type that holds more than powers of two."""
+    import torch
+
+    from kernelwright.tools.replaying.layout_operators import has_mantissa
+
+    if not isinstance(dtype, dict):
+        return True
+    torch_dtype = getattr(torch, str(dtype.get("dtype", "")), None)
+    return isinstance(torch_dtype, torch.dtype) and has_mantissa(torch_dtype)
 
 
 def first_call_works_ahead(trace: Trace, watched: Watched | None) -> bool:
@@ -221,11 +226,11 @@ class _Places:
 
 
 def _shares_memory(op: str) -> bool:
-    from kernelwright.tools.references.operators import FREE_OPERATORS
+    from kernelwright.tools.references.operators import VIEWING_OPERATORS
 
     func = operator_named(op)
-    name = op.split(".")[1] if op.count(".") == 2 else op
-    return func is not None and (func.is_view or name in FREE_OPERATORS or bool(func._schema.is_mutable))
+    viewed = op.removeprefix("aten.") in VIEWING_OPERATORS
+    return func is not None and (viewed or func.is_view or bool(func._schema.is_mutable))
 
 
 def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
@@ -301,7 +306,7 @@ def judge_watched(
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
     if watched.truncations and rule.mode == "strict":
         told = list_most_frequent(watched.truncations)
-        message = f"torch turns values into whole numbers that hold less, which truncates them: {told}"
+        message = f"torch turns values into whole numbers or powers of two that hold less: {told}"
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
 
 

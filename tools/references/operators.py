@@ -61,8 +61,44 @@ COPYING_OPERATORS = frozenset(
     ]
 )
 """Operators that move elements and change none (a change of dtype rounds them; `_to_copy` is handled by name)."""
+VIEWING_OPERATORS = frozenset(
+    [
+        "_reshape_alias.default",
+        "_unsafe_view.default",
+        "alias.default",
+        "as_strided.default",
+        "detach.default",
+        "diagonal.default",
+        "expand.default",
+        "lift_fresh.default",
+        "permute.default",
+        "select.int",
+        "slice.Tensor",
+        "split.Tensor",
+        "split_with_sizes.default",
+        "squeeze.default",
+        "squeeze.dim",
+        "squeeze.dims",
+        "t.default",
+        "transpose.int",
+        "unbind.int",
+        "unfold.default",
+        "unsqueeze.default",
+        "view.default",
+        "view.dtype",
+        "view_as_complex.default",
+        "view_as_real.default",
+    ]
+)
+"""Every view, by name and overload, that a dispatch mode meets, and whose elements are those of its operand.
+
+Python's other views (`narrow`, `mT`, `chunk`, `reshape`) reach a tape as these. What aliases its operand and is not
+listed computes (`_conj`, `_neg_view`), or was never recorded: a forged trace names it.
+"""
 EXACT_OPERATORS = frozenset(
     [
+        "_conj",
+        "_neg_view",
         "abs",
         "amax",
         "amin",
@@ -119,14 +155,10 @@ EXPONENTIALS = frozenset({"_log_softmax", "_safe_softmax", "_softmax", "exp", "e
 HOST_READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
 FREE_OPERATORS = frozenset(
     {
-        "detach",
-        "alias",
         "is_same_size",
         "sym_size",
         "sym_stride",
         "sym_numel",
-        "_unsafe_view",
-        "_reshape_alias",
         "device",
         "dim",
         "size",
@@ -138,7 +170,15 @@ FREE_OPERATORS = frozenset(
 def only_moves_data(func: Any) -> bool:
     """Whether it only allocates, views or copies."""
     name = func.overloadpacket.__name__
-    return name in ALLOCATING_OPERATORS or name in COPYING_OPERATORS or name in FREE_OPERATORS or func.is_view
+    if name in ALLOCATING_OPERATORS or name in COPYING_OPERATORS or name in FREE_OPERATORS:
+        return True
+    return f"{name}.{func._overloadname}" in VIEWING_OPERATORS
+
+
+def reads_a_position(func: Any) -> bool:
+    """Whether a tensor beside the viewed one decides where a view lies, or how large it is: its contents are read."""
+    operand, *others = func._schema.arguments or (None,)
+    return operand is not None and func.is_view and any("Tensor" in str(other.type) for other in others)
 
 
 def operations_by_formula(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int | None:

@@ -16,16 +16,21 @@ def _copied(name: str, args: Any, made: Any) -> tuple[Any, Any] | None:
     return (target, source) if both else None
 
 
+def has_mantissa(dtype: torch.dtype) -> bool:
+    """Whether numbers of a type have a mantissa: whole numbers have none, nor has float8_e8m0fnu (powers of two)."""
+    return dtype.is_complex or (dtype.is_floating_point and torch.finfo(dtype).eps < 1)
+
+
 def truncates(name: str, args: Any, made: Any) -> bool:
-    """Whether it turned values into whole numbers or truths which hold less of them."""
+    """Whether it turned values into whole numbers, powers of two or truths which hold less of them."""
     copied = _copied(name, args, made)
     if copied is None:
         return False
     target, source = copied
-    if target.is_floating_point() or target.is_complex() or target.dtype == source.dtype:
+    if has_mantissa(target.dtype) or target.dtype == source.dtype:
         return False
     floating = source.is_floating_point() or source.is_complex()
-    return floating or target.dtype == torch.bool or target.element_size() < source.element_size()
+    return floating or target.is_floating_point() or target.dtype == torch.bool or target.itemsize < source.itemsize
 
 
 def converts(name: str, args: Any, made: Any) -> bool:

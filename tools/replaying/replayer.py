@@ -54,7 +54,7 @@ class Watched(Value):
     operations: int = 0
     """Floating-point operations of torch's operators."""
     truncations: dict[str, int] = {}
-    """Operators that turned values into whole numbers or truths which hold less of them."""
+    """Operators that turned values into whole numbers, powers of two or truths which hold less of them."""
     rearranged: dict[str, int] = {}
     """Operators that laid values out anew."""
     converted: dict[str, int] = {}

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from kernelwright.tools.comparing.bits import same_bits
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.dispatch import without_dynamo
-from kernelwright.tools.references.operators import HOST_READS, only_moves_data, operations_of_call
+from kernelwright.tools.references.operators import HOST_READS, only_moves_data, operations_of_call, reads_a_position
 from kernelwright.tools.replaying.layout_operators import converts, rearranges, truncates
 from kernelwright.tools.replaying.steps import Memory
 from kernelwright.tools.tensor_memory import address_range, has_memory, storage_of
@@ -89,7 +89,7 @@ class Watch(TorchDispatchMode):
             self._left_by_launches -= _storages(written)
             self._unset -= _storages(written) | (_storages(tensors_of(made)) - _storages(tensors_of([args, kwargs])))
             name = func.overloadpacket.__name__
-            if not only_moves_data(func) and name not in HOST_READS:
+            if not (only_moves_data(func) or name in HOST_READS or reads_a_position(func)):
                 self.operations += operations_of_call(func, args, kwargs, made)
             if truncates(name, args, made):
                 self.truncations[str(func)] += 1
