@@ -30,15 +30,17 @@ def model_of_function(functions: dict[str, ast.FunctionDef], parts: FileParts, h
 
 
 def _model_of_signature(name: str, function: ast.FunctionDef) -> str:
-    arguments = function.args
-    positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
-    required = [a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is None]
-    count = max(len(positional) - len(arguments.defaults), 0 if required or arguments.vararg else 1)
-    taken = positional[:count]
-    passed = [*taken, *(f"{word}={word}" for word in required)]
-    if arguments.vararg:
-        taken, passed = [*taken, f"*{arguments.vararg.arg}"], [*passed, f"*{arguments.vararg.arg}"]
-    return _model([*taken, *required], f"{name}({', '.join(passed)})")
+    """Returns a module whose forward has the function's signature, defaults included."""
+    parameters = copy.deepcopy(function.args)
+    parameters.kwarg = None
+    named = [*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs]
+    for parameter in [*named, *filter(None, [parameters.vararg])]:
+        parameter.annotation = None
+    passed = [a.arg for a in (*parameters.posonlyargs, *parameters.args)]
+    if parameters.vararg:
+        passed.append(f"*{parameters.vararg.arg}")
+    passed += [f"{a.arg}={a.arg}" for a in parameters.kwonlyargs]
+    return _model([ast.unparse(parameters)], f"{name}({', '.join(passed)})")
 
 
 def _of_call(call: CallSite, functions: dict[str, ast.FunctionDef]) -> list[str] | None:

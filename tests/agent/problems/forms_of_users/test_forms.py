@@ -141,6 +141,17 @@ def test_a_function_beside_get_inputs_is_the_forward():
     assert torch.equal(out, x * 2.0 + shift)
 
 
+@pytest.mark.parametrize(
+    "inputs", ["[x, shift, 3.0]", "{'x': x, 'shift': shift, 'scale': 3.0}", "{'shift': shift, 'x': x}"]
+)
+def test_inputs_may_give_what_a_function_has_defaults_for(inputs):
+    text = FUNCTION.split("def test_")[0] + (
+        f"def get_inputs():\n    x, shift = torch.randn(3, 4), torch.randn(4)\n    return {inputs}\n"
+    )
+    out, x, shift, *_ = answer(complete_reference(text))
+    torch.testing.assert_close(out, x * (3.0 if "3.0" in inputs else 2.0) + shift)
+
+
 def test_defaults_of_the_constructor_are_sizes_that_the_judge_may_change():
     text = MODULE.replace("class Scale", "class Model").replace("super(Scale, self)", "super()")
     text = text.replace("width, offset", "width=48, offset")
