@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -260,6 +260,14 @@ class StopsAnswering(Protocol):
     def stop_answering(self) -> None:
         """Nobody is answered any more: who waits gets KeyboardInterrupt, within a step of the model. For good."""
         ...
+
+
+@runtime_checkable
+class HasSeveralAuthors(Protocol):
+    """A policy whose completions are written by several authors."""
+
+    on_author: Callable[[Origin], None]
+    """Called with the author of a completion when that author begins to write it."""
 
 
 class Trouble(StrEnum):

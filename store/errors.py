@@ -33,13 +33,17 @@ class StoreTrouble(StrEnum):
     """A server that does not answer or does not let us in."""
     BUSY = "busy"
     """A live process works on this very trajectory."""
+    UNUSABLE = "unusable"
+    """The user's own words cannot be used: an address of no database, a search without a word."""
     INVALID = "invalid"
-    """A value that was to be saved, or a request, is not valid."""
+    """A row that was to be saved contradicts its columns or the rows that exist."""
     OTHER = "other"
 
 
-CODES_OF_WRONG_NAMES = frozenset({StoreTrouble.MISSING, StoreTrouble.FOREIGN, StoreTrouble.NEWER, StoreTrouble.OLDER})
-"""The user named what cannot be used; the rest is trouble of this machine or of a server."""
+BAD_INPUT_TROUBLES = frozenset(
+    {StoreTrouble.MISSING, StoreTrouble.FOREIGN, StoreTrouble.NEWER, StoreTrouble.OLDER, StoreTrouble.UNUSABLE}
+)
+"""Troubles of what the user named; the rest is trouble of this machine or of a server."""
 
 
 class StoreError(InfrastructureError):
@@ -48,7 +52,7 @@ class StoreError(InfrastructureError):
     def __init__(self, message: str, trouble: StoreTrouble) -> None:
         super().__init__(" ".join(message.split()))
         self.trouble = trouble
-        self.bad_input = trouble in CODES_OF_WRONG_NAMES
+        self.bad_input = trouble in BAD_INPUT_TROUBLES
 
 
 _SQLITE: dict[int, StoreTrouble] = {

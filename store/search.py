@@ -46,7 +46,7 @@ def terms_of(query: str) -> list[Term]:
     parts = re.findall(r'"([^"]*)"|(\S+)', query)
     terms = [Term(tuple(words_of(quoted or bare)), not bare.endswith("*")) for quoted, bare in parts]
     if not (found := [term for term in terms if term.words]):
-        raise StoreError("nothing to search for: give a word, signs alone are not indexed", StoreTrouble.INVALID)
+        raise StoreError("nothing to search for: give a word, signs alone are not indexed", StoreTrouble.UNUSABLE)
     return found
 
 

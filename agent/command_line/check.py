@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernelwright.agent.command_line.judges import Server, judge_at_server
+from kernelwright.agent.command_line.modes import Modes
 from kernelwright.agent.command_line.options import Quiet, Targets
 from kernelwright.agent.command_line.problems import Init, Inputs
 
@@ -66,6 +67,8 @@ ShowTrace = Annotated[bool, typer.Option("--show-trace", help="Print what its ho
 AsJson = Annotated[bool, typer.Option("--json", help="The report as one JSON object and nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
+MODES = Modes({"--server": ("server",), "a judge on this machine": ("show_trace", "cache")})
+"""A judge service shows no trace, and keeps every verdict itself."""
 OUTPUT_OPTIONS = ("seed", "show_trace", "quiet", "as_json", "debug")
 """Options that the command to be repeated does not name: its seed, and what only changes the output."""
 
@@ -84,23 +87,26 @@ def check(
     this machine failed, 4 where nothing is wrong so far and its answers can be checked on a GPU only.
     """
     from kernelwright.agent.candidates.bare_functions import as_candidate, split_name
-    from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
+    from kernelwright.agent.candidates.candidate_files import read_candidate
+    from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode
     from kernelwright.agent.output_files import refuse_unwritable_folder
-    from kernelwright.agent.problems.finding import find_by_name
+    from kernelwright.agent.problems.finding import find_by_name, refuse_unused_checkouts
     from kernelwright.tools.source import read_source
 
     if cache is not None:
         refuse_unwritable_folder(cache, "--cache")
     file, function = split_name(kernel)
     text = read_candidate(file)
+    name = named_problem(problem, kernel)
+    refuse_unused_checkouts(name, kernelbench=kernelbench, tritonbench=tritonbench)
     found = find_by_name(
-        named_problem(problem, kernel), kernelbench=kernelbench, tritonbench=tritonbench, init=init or (),
+        name, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (),
         inputs=inputs or (),
     )  # fmt: skip
     source = as_candidate(text, file, function, found)
     asked = own_work_mode(own_work)
     if server is not None:
-        _refuse_options_of_a_judge_here(show_trace, cache)
+        MODES.refuse_unused(context, "--server")
         wanted = {
             "own_work": asked, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
             "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
@@ -207,15 +213,6 @@ def allowed_packages(asked: Sequence[str]) -> tuple[str, ...]:
                 "PYTHONPATH"
             )
     return tuple(dict.fromkeys(names))
-
-
-def _refuse_options_of_a_judge_here(show_trace: bool, cache: Path | None) -> None:
-    """Raises InputError: a judge service shows no trace, and keeps every verdict itself."""
-    from kernelwright.errors import InputError
-
-    given = [name for name, asked in (("--show-trace", show_trace), ("--cache", cache)) if asked]
-    if given:
-        raise InputError(f"{' and '.join(given)}: with --server leave that out; the service keeps verdicts by itself")
 
 
 def _runs(failure: Failure | None) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelwright.agent.command_line.modes import Modes
 from kernelwright.agent.command_line.options import Quiet
 
 if TYPE_CHECKING:
@@ -55,7 +56,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="A JSON list, without any s
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
 
+MODES = Modes({"--manifest": ("manifest", "path", "out", "device", "quiet"), "the catalogue": ("query",)})
+
+
 def problems(
+    context: typer.Context,
     query: Query = None,
     manifest: Suite = None,
     path: Place = None,
@@ -66,6 +71,7 @@ def problems(
     debug: Debug = False,
 ) -> None:
     """List the catalogue of references, or those nearest to QUERY; or measure a whole suite with --manifest."""
+    MODES.refuse_unused(context, "--manifest" if manifest else "the catalogue")
     if manifest:
         if out is not None:
             from kernelwright.agent.output_files import refuse_unwritable_file

@@ -92,8 +92,9 @@ def solve(
     found, 1 where none was, 2 where you must change something, 3 for this machine's trouble, 130 (SIGTERM: 143) where
     it was paused.
     """
-    from kernelwright.agent.problems.finding import find_by_name
+    from kernelwright.agent.problems.finding import find_by_name, refuse_unused_checkouts
 
+    refuse_unused_checkouts(problem, kernelbench=kernelbench)
     found = find_by_name(problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ())
     settings = solve_settings(policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or "")
     if dry_run:

@@ -62,14 +62,16 @@ def tune(
     the winner in full and writes it. Ctrl-C or SIGTERM stops, and the same command goes on. Exits with 0 when done, 1
     where the kernel is not right.
     """
-    from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
+    from kernelwright.agent.candidates.candidate_files import read_candidate
+    from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode
     from kernelwright.agent.command_line.options import precision_class
     from kernelwright.agent.output_files import refuse_unwritable_file
-    from kernelwright.agent.problems.finding import find_by_name
+    from kernelwright.agent.problems.finding import find_by_name, refuse_unused_checkouts
     from kernelwright.agent.tuning.files import check_path, default_path
     from kernelwright.agent.tuning.settings import TuneSettings
 
     source = read_candidate(kernel)
+    refuse_unused_checkouts(problem, kernelbench=kernelbench)
     found = find_by_name(problem, kernelbench=kernelbench)
     place = choose_device(device)
     settings = TuneSettings(

@@ -23,6 +23,7 @@ from kernelwright.agent.loop.stopping import PAUSING_REASONS, Spent, StopReason,
 from kernelwright.policies.base import (
     AskingInterrupted,
     Completion,
+    HasSeveralAuthors,
     Origin,
     Policy,
     PolicyError,
@@ -45,6 +46,14 @@ from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
 Watch = Callable[["Run", str], None]
 """Called at every change with the run, and with a description of its current action."""
+
+
+_WAITING_FOR = {
+    Origin.POLICY: "waiting for the model",
+    Origin.COMPILER: "drafting (compiler)",
+    Origin.FILE: "reading the first candidate",
+}
+"""The current action of a run that waits for a candidate, by the candidate's author."""
 
 
 def _ignore_progress(run: Run, doing: str) -> None: ...
@@ -212,7 +221,10 @@ class Run:
         if self._plan.action is Action.TUNE and self._tuner is not None and parent is not None:
             self._watch(self, "tuning")
             return self._tuner.tuned(self.problem, parent, self.spent, lambda doing: self._watch(self, doing))
-        self._watch(self, "waiting for the model")
+        if isinstance(self._policy, HasSeveralAuthors):
+            self._policy.on_author = lambda author: self._watch(self, _WAITING_FOR[author])
+        else:
+            self._watch(self, _WAITING_FOR[Origin.POLICY])
         [completion] = self._policy.sample([request])
         return completion
 

@@ -58,7 +58,7 @@ def read_source(asked: str, access: Access) -> str:
     """Returns a candidate's text: as it was given, or, where clients are local, from the named file. Raises
     InputError.
     """
-    from kernelwright.agent.command_line.arguments import read_candidate
+    from kernelwright.agent.candidates.candidate_files import read_candidate
 
     if "\n" not in asked and asked.strip().endswith(".py") and len(asked) <= MAX_NAME_CHARACTERS:
         _need_local(access, "a file")

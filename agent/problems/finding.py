@@ -55,6 +55,8 @@ def find_by_name(
     """
     asked = str(name_or_path).strip()
     arguments = EntryPoint("", tuple(init), tuple(inputs))
+    if (init or inputs) and asked.startswith((kernelbench_suite.PREFIX, tritonbench_suite.PREFIX)):
+        raise ProblemError(_arguments_without_entry(asked))
     if asked.startswith(kernelbench_suite.PREFIX):
         return kernelbench_suite.find(asked.removeprefix(kernelbench_suite.PREFIX), _path(kernelbench))
     if asked.startswith(tritonbench_suite.PREFIX):
@@ -68,12 +70,28 @@ def find_by_name(
     if named == asked and is_dotted(asked):
         return problem_of(reference_of_object(asked, init, inputs), asked, "file")
     if init or inputs:
-        raise ProblemError(f"--init and --input go with a class or function: give {asked!r} as FILE.py or package:NAME")
+        raise ProblemError(_arguments_without_entry(asked))
     if (own := CATALOGUE / f"{'_'.join(named.lower().split())}.py").is_file():
         return read_problem(own, own.stem, "catalogue")
     if meant := matching.best_match(named, _names()):
         return _catalogue()[meant]
     raise ProblemError(_unknown(asked))
+
+
+def _arguments_without_entry(name: str) -> str:
+    return f"--init and --input go with a class or function: give {name!r} as FILE.py or package:NAME"
+
+
+def refuse_unused_checkouts(
+    name: str, *, kernelbench: str | Path | None = None, tritonbench: str | Path | None = None
+) -> None:
+    """Raises ProblemError where a checkout is given beside a problem of another suite."""
+    for option, checkout, prefix in (
+        ("--kernelbench", kernelbench, kernelbench_suite.PREFIX),
+        ("--tritonbench", tritonbench, tritonbench_suite.PREFIX),
+    ):
+        if checkout is not None and not name.strip().startswith(prefix):
+            raise ProblemError(f"{option} goes with a problem {prefix}NAME, and {name!r} is none: leave it out")
 
 
 def problem_of_value(value: Any, inputs: Any, init: Any) -> Problem:

@@ -11,14 +11,17 @@ from pathlib import Path
 from threading import Semaphore
 from typing import Any
 
+from kernelwright.agent.candidates.candidate_files import read_candidate
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.solve.draft_process import DraftProcess
 from kernelwright.agent.solve.template_drafts import TemplateDrafter
+from kernelwright.errors import InputError
 from kernelwright.policies.base import Origin, Policy
 from kernelwright.policies.inductor.draft import DRAFT_SECONDS, POLICY_NAME, WARM_UP_ENTRY, Draft, Mode, draft
 from kernelwright.policies.inductor.policy import DraftedTurn
-from kernelwright.tools.faults import InfrastructureError
+from kernelwright.tools.faults import Fault, InfrastructureError
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.source import read_source
 
 VARIED_SIZES = 3
 """Other sizes of a problem whose differences tell which numbers are sizes."""
@@ -38,17 +41,31 @@ class DraftKind(StrEnum):
     """The compiler first (a transformation that it does not make before it), and the policy where it refuses."""
 
 
+UNUSABLE_DRAFTS = frozenset({Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT})
+"""Faults of a file that is no kernel at all: a run that began from it would begin from nothing."""
+
+
 def draft_kind(asked: str, policy: str) -> str:
     """Returns who drafts. A scripted policy keeps its script, so `auto` is `policy` there. Raises InputError."""
-    from kernelwright.agent.errors import InputError
-
+    if asked not in {kind.value for kind in DraftKind}:
+        _require_kernel(asked)
+        if policy == POLICY_NAME:
+            raise InputError(f"--draft {asked}: the policy `compiler` repairs no kernel: name a model with --policy")
     if policy == POLICY_NAME:
         return DraftKind.COMPILER.value
     if asked == DraftKind.AUTO and policy.startswith("scripted:"):
         return DraftKind.POLICY.value
-    if asked in {kind.value for kind in DraftKind} or Path(asked).is_file():
-        return asked
-    raise InputError(f"--draft is auto, policy, compiler or a file with a kernel, not {asked!r}")
+    return asked
+
+
+def _require_kernel(name: str) -> None:
+    """Raises InputError where a file given as the first candidate is missing, cannot be read, or is no kernel."""
+    path = Path(name).expanduser()
+    if not path.exists():
+        raise InputError(f"--draft is auto, policy, compiler or a file with a kernel, and there is no file {name!r}")
+    failure = read_source(read_candidate(path))
+    if failure is not None and failure.fault in UNUSABLE_DRAFTS:
+        raise InputError(f"--draft {name}: {failure.message}")
 
 
 class Drafter(AbstractContextManager["Drafter"]):
@@ -68,7 +85,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         if settings.draft == DraftKind.POLICY:
             return policy
         if settings.draft not in {kind.value for kind in DraftKind}:
-            source = Path(settings.draft).read_text(encoding="utf-8")
+            source = read_candidate(Path(settings.draft).expanduser())
             return DraftedTurn(policy, lambda: Draft(source=source), Origin.FILE)
         turn = 1 if settings.draft == DraftKind.AUTO else 0
         with suppress(InfrastructureError):  # who asks for a draft hears of it

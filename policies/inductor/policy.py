@@ -66,6 +66,7 @@ class DraftedTurn(Forwarding):
         self._make, self._origin, self._turn = make, origin, turn
         self._made: Draft | None = None
         self._make_exact = make_exact
+        self.on_author: Callable[[Origin], None] = lambda _: None
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Returns one completion for each request, in their order."""
@@ -74,16 +75,22 @@ class DraftedTurn(Forwarding):
     def _one(self, request: Request) -> list[Completion]:
         if request.turn != self._turn:
             exact = self._exact(request)
-            return self.policy.sample([request]) if exact is None else [self._completion(exact)]
+            return self._ask_policy(request) if exact is None else [self._completion(exact)]
+        self.on_author(self._origin)
         draft = self._made = self._make()
         if not draft.usable and not isinstance(self.policy, CompilerPolicy) and self.policy.name != POLICY_NAME:
-            return self.policy.sample([request])
+            return self._ask_policy(request)
         return [self._completion(draft)]
+
+    def _ask_policy(self, request: Request) -> list[Completion]:
+        self.on_author(Origin.POLICY)
+        return self.policy.sample([request])
 
     def _exact(self, request: Request) -> Draft | None:
         """The draft again, in fp32, where the turn after it is to repair its precision."""
         if request.turn != self._turn + 1 or request.fault != IMPRECISE:
             return None
+        self.on_author(self._origin)
         made = self._made or self._make()  # a run that goes on in another process
         if has_split_products(made.source):
             again = self._make_exact() if self._make_exact is not None else Draft()

@@ -109,36 +109,35 @@ def evaluate(
     something, 3 for this machine's trouble, 130 where it was paused.
     """
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets
+    from kernelwright.rl.evaluating.comparing import refuse_unshared
     from kernelwright.rl.evaluating.running import EvaluationOptions
 
-    chosen = suite.open()
-    compared = _earlier(earlier, chosen)
     place = choose_device(rollouts.device)
+    compared = _earlier(earlier)
     asked = EvaluationOptions(
         policy=policy.label, samples=rollouts.samples, turns=rollouts.turns, device=place,
         temperature=policy.temperature, seed=policy.seed, targets=choose_targets([], place),
         reply_tokens=policy.reply_tokens, at_once=rollouts.at_once, workers=rollouts.workers or os.cpu_count() or 2,
     )  # fmt: skip
-    _run(
-        chosen,
-        asked,
-        _opened(policy.policy, policy.adapter, policy.policy_device),
-        out or _folder(policy.policy, suite.suite),
-        _card(policy.policy if policy.adapter is None else f"transformers:{policy.adapter}", card),
-        compared,
-        as_json,
-    )
+    folder = out or _folder(policy.policy, suite.suite)
+    carded = _card(policy.policy if policy.adapter is None else f"transformers:{policy.adapter}", card)
+    opened = _opened(policy.policy, policy.adapter, policy.policy_device)
+    try:
+        chosen = suite.open()  # seconds, in which problems are drawn: everything else is refused before
+        if compared is not None:
+            refuse_unshared(compared, [problem.hash for problem in chosen.problems])
+        _run(chosen, asked, opened, folder, carded, compared, as_json)
+    finally:
+        opened.close()
 
 
-def _earlier(against: Path | None, suite: Suite) -> RecordedEvaluation | None:
-    """Reads the evaluation of --against before anything is sampled. Raises InputError."""
+def _earlier(against: Path | None) -> RecordedEvaluation | None:
+    """Reads the evaluation of --against before problems are drawn, which takes seconds. Raises InputError."""
     if against is None:
         return None
-    from kernelwright.rl.evaluating.comparing import read_earlier, refuse_unshared
+    from kernelwright.rl.evaluating.comparing import read_earlier
 
-    earlier = read_earlier(against)
-    refuse_unshared(earlier, [problem.hash for problem in suite.problems])
-    return earlier
+    return read_earlier(against)
 
 
 def _opened(policy: str, adapter: str | None, device: str) -> Policy:
@@ -180,13 +179,10 @@ def _run(
 
     refuse_unwritable_folder(folder)
     command = "rl " + shlex.join(sys.argv[1:])
-    try:
-        with live_batch(quiet=as_json) as (watch, say):
-            result = evaluate_policy(
-                suite, policy, asked, folder, command, card=card, against=against, watch=watch, say=say
-            )
-    finally:
-        policy.close()
+    with live_batch(quiet=as_json) as (watch, say):
+        result = evaluate_policy(
+            suite, policy, asked, folder, command, card=card, against=against, watch=watch, say=say
+        )
     _show(result, as_json)
 
 

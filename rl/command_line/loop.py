@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from kernelwright.agent.command_line.modes import Modes
 from kernelwright.agent.command_line.options import expand_groups
 from kernelwright.rl.command_line.options.rollouts import RolloutOptions
 from kernelwright.rl.command_line.options.shared import AsJson, Debug
@@ -54,8 +55,12 @@ class CycleOptions:
         }  # fmt: skip
 
 
+MODES = Modes({"--how online": ("lag",), "--how log": ()})
+
+
 @expand_groups
 def loop(
+    context: typer.Context,
     cycle: CycleOptions,
     rollouts: RolloutOptions,
     reward: RewardOptions,
@@ -77,6 +82,7 @@ def loop(
     asked: dict[str, Any] = {"policy": policy, "output": out}
     for group in groups:
         asked |= group.fields()
+    MODES.refuse_unused(context, f"--how {cycle.how}")
     options = LoopOptions(**asked)
     check_loop(options)
     _looped(options, as_json)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelwright.agent.command_line.modes import Modes
 from kernelwright.rl.command_line.options.shared import AsJson, Debug
 
 if TYPE_CHECKING:
@@ -13,8 +14,18 @@ if TYPE_CHECKING:
     from kernelwright.store.database import Store
     from kernelwright.store.records import CandidateFilter
 
+MODES = Modes(
+    {
+        "--presets": ("presets",),
+        "--explain": ("explain", "db", "reward"),
+        "--quarantine": ("quarantine", "db", "run"),
+        "scoring": ("db", "reward", "run"),
+    }
+)
+
 
 def rewards(
+    context: typer.Context,
     db: Annotated[str | None, typer.Option("--db", help="The database.", show_default=".kernelwright/runs.db")] = None,
     explain: Annotated[
         int | None,
@@ -34,6 +45,8 @@ def rewards(
     from kernelwright.rl.log.defaults import choose_formula
     from kernelwright.store.records import CandidateFilter
 
+    chosen_mode = "--presets" if presets else "--explain" if explain is not None else ""
+    MODES.refuse_unused(context, chosen_mode or ("--quarantine" if quarantine else "scoring"))
     if presets:
         _presets(as_json)
         return
@@ -75,10 +88,12 @@ def _explain(store: Store, id: int, formula: Formula, as_json: bool) -> None:
 
 
 def _store(store: Store, formula: Formula, chosen: CandidateFilter, as_json: bool) -> None:
+    from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
     from kernelwright.rl.credit.storing import store_rewards
 
-    done = store_rewards(store, formula, chosen)
+    with progress(as_json) as say:
+        done = store_rewards(store, formula, chosen, say)
     if done.verdicts == 0:
         raise InputError(f"{store.where} holds no verdict with this filter: agent solve and agent batch write them")
     if as_json:
@@ -97,11 +112,13 @@ def _store(store: Store, formula: Formula, chosen: CandidateFilter, as_json: boo
 
 
 def _quarantine(store: Store, chosen: CandidateFilter, as_json: bool) -> None:
-    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.rl.command_line.show.rewards import suspects_view
     from kernelwright.rl.training.safety.suspects import suspects_of
 
-    found = suspects_of(store, chosen)
+    with progress(as_json) as say:
+        say(f"looking through {store.where}")
+        found = suspects_of(store, chosen)
     if as_json:
         import json
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from kernelwright.agent.command_line.modes import Modes, names_of
 from kernelwright.agent.command_line.options import expand_groups
 from kernelwright.rl.command_line.options.rollouts import EngineOptions, RolloutOptions
 from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug
@@ -21,7 +22,6 @@ Out = Annotated[
     Path, typer.Option("--out", help="The folder for the policy; checkpoints lie beside it in OUT.training.")
 ]
 Online = Annotated[bool, typer.Option("--online", help="Sample, judge and train, round after round.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be used, and stop.")]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,16 @@ class LogChoice:
         int | None,
         typer.Option(min=16, help="Refuse turns with more tokens, prompt and reply together.", show_default=False),
     ] = None
+    epochs: Annotated[float, typer.Option(min=0.01, help="Passes over the log, where --max-steps says nothing.")] = 2.0
     force: Annotated[bool, typer.Option(help="Train on a log that is worn out all the same.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be used, and stop.")] = False
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of LogOptions."""
+        return {
+            "db": self.from_trajectories, "filters": tuple(self.filters or ()), "max_age": self.max_age,
+            "max_length": self.max_length, "epochs": self.epochs, "force": self.force,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,6 @@ class MethodOptions:
     decoupled: Annotated[
         bool, typer.Option(help="trl's importance-sampling correction round a region that moves with the policy.")
     ] = False
-    epochs: Annotated[float, typer.Option(min=0.01, help="Passes over the log, where --max-steps says nothing.")] = 2.0
     max_steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.", show_default=False)] = None
     max_minutes: Annotated[
         float | None,
@@ -92,15 +100,32 @@ class MethodOptions:
     ] = None
 
     def fields(self) -> dict[str, Any]:
-        """Fields of TrainOptions. Raises InputError for a method that there is not."""
+        """Fields of TrainOptions. Raises InputError for a method that does not exist, or that --decoupled is no part
+        of.
+        """
+        from kernelwright.errors import InputError
+
+        method = _method(self.method)
+        if self.decoupled and method is not None and not method.exact:
+            raise InputError(f"--decoupled goes with --method grpo: leave it out with --method {method}")
         return {
-            "method": _method(self.method), "decoupled": self.decoupled, "epochs": self.epochs,
-            "max_steps": self.max_steps, "max_minutes": self.max_minutes,
+            "method": method, "decoupled": self.decoupled, "max_steps": self.max_steps,
+            "max_minutes": self.max_minutes,
         }  # fmt: skip
+
+
+POLICIES = Modes({"--policy": ("policy",), "--base": ("base",)})
+MODES = Modes(
+    {
+        "--from-trajectories": names_of(LogChoice),
+        "--online": names_of(RolloutOptions, EngineOptions) | {"online"},
+    }
+)
 
 
 @expand_groups
 def train(
+    context: typer.Context,
     log: LogChoice,
     model: ModelOptions,
     method: MethodOptions,
@@ -111,7 +136,6 @@ def train(
     engine: EngineOptions,
     online: Online = False,
     out: Out = Path("trained"),
-    dry_run: DryRun = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -126,15 +150,16 @@ def train(
 
     if (log.from_trajectories is None) == (not online):
         raise InputError("give --from-trajectories DB or --online")
+    MODES.refuse_unused(context, "--online" if online else "--from-trajectories")
+    POLICIES.refuse_unused(context, "--policy" if model.base is None else "--base")
     shared = {
         **model.fields(), **method.fields(), **reward.fields(), **trainer.fields(), **distribution.fields(),
-        "output": out, "max_age": log.max_age, "max_length": log.max_length,
+        "output": out,
     }  # fmt: skip
-    if log.from_trajectories is not None:
-        own = {"db": log.from_trajectories, "filters": tuple(log.filters or ()), "force": log.force}
-        _from_log({**shared, **own}, dry_run, as_json)
-        return
-    _online({**shared, **rollouts.fields(), **engine.fields()}, as_json)
+    if online:
+        _online({**shared, **rollouts.fields(), **engine.fields()}, as_json)
+    else:
+        _from_log({**shared, **log.fields()}, log.dry_run, as_json)
 
 
 def _method(asked: str | None) -> Any:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kernelwright.policies.base import Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import on_gpu, reply_of, score
 from kernelwright.store.database import Store
+from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter
 
 REWARDS_PER_TRANSACTION = 500
 """Number of rewards that one transaction writes."""
+TURNS_BETWEEN_STEPS = 100
+"""Number of turns after which the progress is told again."""
 
 
 class StoredRewards(Value):
@@ -27,11 +30,17 @@ class StoredRewards(Value):
     """Correct ones without a GPU's verdict, where the formula wants one."""
 
 
-def store_rewards(store: Store, formula: Formula, chosen: CandidateFilter | None = None) -> StoredRewards:
-    """Scores the verdicts and stores the rewards. Running it again writes nothing twice."""
+def store_rewards(
+    store: Store, formula: Formula, chosen: CandidateFilter | None = None, say: Callable[[str], None] = lambda _: None
+) -> StoredRewards:
+    """Scores the verdicts and stores the rewards. Running it again writes nothing twice.
+
+    `say`: called with the current step.
+    """
+    chosen = chosen or CandidateFilter()
     label, totals, unmeasured, stored = formula.label, [], 0, 0
     page: list[tuple[int, dict[str, float]]] = []
-    for verdict_id, parts, known, measured in _scored(store, formula, chosen or CandidateFilter()):
+    for verdict_id, parts, known, measured in _scored(store, formula, chosen, say):
         totals.append(sum(parts.values()))
         unmeasured += not measured
         if known != parts:
@@ -41,18 +50,21 @@ def store_rewards(store: Store, formula: Formula, chosen: CandidateFilter | None
             stored, page = stored + len(page), []
     if page:
         store.reward(page, label)
-    count = max(len(totals), 1)
+    divisor = max(len(totals), 1)
     return StoredRewards(
-        formula=label, verdicts=len(totals), stored=stored + len(page), mean=sum(totals) / count,
-        positive=sum(total > 0.1 for total in totals) / count, unmeasured=unmeasured,
+        formula=label, verdicts=len(totals), stored=stored + len(page), mean=sum(totals) / divisor,
+        positive=sum(total > 0.1 for total in totals) / divisor, unmeasured=unmeasured,
     )  # fmt: skip
 
 
 def _scored(
-    store: Store, formula: Formula, chosen: CandidateFilter
+    store: Store, formula: Formula, chosen: CandidateFilter, say: Callable[[str], None]
 ) -> Iterator[tuple[int, dict[str, float], dict[str, float] | None, bool]]:
     """Verdict, its parts, the parts that are stored already, and whether all that the formula wants was measured."""
-    for turn in store.samples(chosen, formula=formula.label):
+    turns = store.count(chosen.with_(state=State.JUDGED))
+    for number, turn in enumerate(store.samples(chosen, formula=formula.label)):
+        if number % TURNS_BETWEEN_STEPS == 0:
+            say(f"scoring turn {number + 1:,} of {turns:,}")
         if turn.report is None or turn.verdict_id is None or turn.report.degenerate:
             continue
         parts = score(formula, turn.report, reply_of(turn)).parts

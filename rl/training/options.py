@@ -86,11 +86,7 @@ class TrainOptions(Value):
     gamma: float = Field(default=GAMMA, ge=0.0, le=1.0)
     baseline: Baseline = Baseline.LEAVE_ONE_OUT
     max_steps: int | None = Field(default=None, ge=1)
-    epochs: float = Field(default=2.0, gt=0.0)
-    """Passes over the log, where `max_steps` does not say otherwise."""
     max_minutes: float | None = Field(default=None, gt=0.0)
-    max_age: int | None = None
-    max_length: int | None = None
     lora: bool = False
     decoupled: bool = False
     """trl's importance-sampling correction round a trust region that moves with the policy."""
@@ -118,6 +114,12 @@ class LogOptions(TrainOptions):
 
     db: str
     filters: tuple[str, ...] = ()
+    max_age: int | None = None
+    """Turns of policies further back, in revisions, are refused."""
+    max_length: int | None = None
+    """Turns with more tokens, prompt and reply together, are refused."""
+    epochs: float = Field(default=2.0, gt=0.0)
+    """Passes over the log, where `max_steps` does not say otherwise."""
     temperature: float | None = None
     """Sampling temperature of the turns that are used; None: the most frequent one of the log."""
     force: bool = False

@@ -37,14 +37,14 @@ def address_of(where: str | Path) -> Path | URL:
         raise StoreError(
             f"{text.partition('://')[0]}://... is no database URL: give FILE.db or "
             "postgresql://USER:PASSWORD@HOST:PORT/NAME",
-            StoreTrouble.INVALID,
+            StoreTrouble.UNUSABLE,
         ) from None
     if url.drivername.partition("+")[0] != "sqlite":
         url = url.set(drivername=DRIVER_OF_SCHEME.get(url.drivername, url.drivername))
         asked = url.query.get("password")
         return url.difference_update_query(["password"]).set(password=asked) if isinstance(asked, str) else url
     if not url.database or url.database == ":memory:":
-        raise StoreError("a database in memory would be lost: give the path of a file", StoreTrouble.INVALID)
+        raise StoreError("a database in memory would be lost: give the path of a file", StoreTrouble.UNUSABLE)
     return Path(url.database).expanduser()
 
 

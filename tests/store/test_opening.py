@@ -81,11 +81,11 @@ def test_a_newer_schema_is_refused(path):
 
 @pytest.mark.parametrize("where", ["sqlite://", ":memory:", "sqlite:///:memory:"])
 def test_a_database_in_memory_is_refused(where):
-    assert "would be lost" in refused(StoreTrouble.INVALID, where)
+    assert "would be lost" in refused(StoreTrouble.UNUSABLE, where)
 
 
 def test_nonsense_urls_and_missing_drivers_are_told_apart():
-    assert "is no database URL" in refused(StoreTrouble.INVALID, "://")
+    assert "is no database URL" in refused(StoreTrouble.UNUSABLE, "://")
     assert "no driver for nosuch" in refused(StoreTrouble.UNREACHABLE, "nosuch://host/name")
 
 

@@ -65,12 +65,13 @@ def test_there_is_no_language_of_queries_and_every_term_must_be_there(searched, 
     assert store.search(query) == []
 
 
-@pytest.mark.parametrize("query", ["", "%", "+ - *", '""', "🦆", "_"])
-def test_a_query_without_a_word_is_refused(searched, query):
+@pytest.mark.parametrize("query", ["", "%", "+ - *", '"', '""', '" "*', "🦆", "_", "\x00"])
+def test_a_query_without_a_word_is_refused_as_bad_input(searched, query):
     store, _ = searched
     with pytest.raises(StoreError, match="give a word") as caught:
         store.search(query)
-    assert caught.value.trouble is StoreTrouble.INVALID
+    assert caught.value.trouble is StoreTrouble.UNUSABLE
+    assert caught.value.bad_input
 
 
 def test_only_a_star_at_the_end_makes_a_beginning_of_a_word(store):

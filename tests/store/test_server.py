@@ -49,7 +49,7 @@ def test_the_schemes_that_people_write_mean_the_same_server():
 
 @pytest.mark.parametrize("rest", ["@host:port/runs", "@[::1/runs"])
 def test_what_is_no_url_is_told_without_the_password(rest):
-    line = refused(StoreTrouble.INVALID, f"postgresql://me:{PASSWORD}{rest}")
+    line = refused(StoreTrouble.UNUSABLE, f"postgresql://me:{PASSWORD}{rest}")
     assert "give FILE.db or postgresql://USER:PASSWORD@HOST:PORT/NAME" in line
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernelwright.agent.command_line.modes import Modes
 from kernelwright.agent.command_line.options import AsJson, Database, Debug
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ Correct = Annotated[bool | None, typer.Option("--correct/--incorrect", help="Sea
 Limit = Annotated[int, typer.Option(min=1, help="Lines that search shows.")]
 
 
+MODES = Modes({"db search": ("run", "correct", "limit")} | {f"db {name}": () for name in ACTIONS if name != "search"})
+
+
 def db(
+    context: typer.Context,
     action: Action,
     words: Words = None,
     where: Database = None,
@@ -41,6 +46,7 @@ def db(
         raise InputError(f"db {action}: choose {', '.join(ACTIONS)}")
     if bool(words) != (action == "search"):
         raise InputError("db search needs words, and the other actions take none")
+    MODES.refuse_unused(context, f"db {action}")
     if action == "search":
         _search(" ".join(words or []), where, run, correct, limit, as_json)
     else:

@@ -79,6 +79,7 @@ def _lines(log: LineLog) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+        log.print_events(time.monotonic())  # what happened after the last poll
 
 
 class LineLog:
@@ -97,8 +98,7 @@ class LineLog:
             self._step, self._step_began = step, now
         if now - self._started < FIRST_LINE_SECONDS:
             return
-        for event in self._activity.take_events():
-            self._print(event, now)
+        self.print_events(now)
         silent = now - self._printed_at
         interval = self._activity.seconds_between_lines
         is_new = step != self._printed and silent >= interval
@@ -106,6 +106,13 @@ class LineLog:
             seconds = now - self._step_began
             self._print(f"{step}, {seconds:.0f} s" if seconds >= interval else step, now)
             self._printed = step
+
+    def print_events(self, now: float) -> None:
+        """Prints what happened since the last call; nothing within the first seconds."""
+        if now - self._started < FIRST_LINE_SECONDS:
+            return
+        for event in self._activity.take_events():
+            self._print(event, now)
 
     def _print(self, text: str, now: float) -> None:
         line = " ".join(clean_text(text, MAX_LINE_CHARACTERS).split())

@@ -23,3 +23,19 @@ def test_a_run_never_ends_with_less_than_the_draft_it_started_from(begin, store,
     assert [t.completion.origin for t in turns] == [Origin.COMPILER, Origin.POLICY, Origin.POLICY]
     assert [a.origin for a in run.attempts] == [Origin.COMPILER, Origin.POLICY, Origin.POLICY]
     assert "torch's compiler (Inductor) drafted it" in turns[1].messages[-1].content
+
+
+def test_a_run_says_whom_it_waits_for(begin, right, wrong, does_not_compile):
+    """A draft that is refused is written by the model after all, and the run says that too."""
+    said: list[str] = []
+    draft = Draft(source=extract_code(wrong))
+    policy = DraftedTurn(ScriptedPolicy([does_not_compile, "unused", right]), lambda: draft, turn=1)
+    begin(policy, watch=lambda run, doing: said.append(doing), budgets=Budgets(turns=3)).run()
+    waited = [doing for doing in said if doing in ("waiting for the model", "drafting (compiler)")]
+    assert waited == ["waiting for the model", "drafting (compiler)", "waiting for the model"]
+
+    said.clear()
+    refused = DraftedTurn(ScriptedPolicy([does_not_compile, right]), lambda: Draft(refused="sorts"), turn=1)
+    begin(refused, watch=lambda run, doing: said.append(doing), budgets=Budgets(turns=2), seed=1).run()
+    waited = [doing for doing in said if doing in ("waiting for the model", "drafting (compiler)")]
+    assert waited == ["waiting for the model", "drafting (compiler)", "waiting for the model"]

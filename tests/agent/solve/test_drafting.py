@@ -24,6 +24,7 @@ from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
 from kernelwright.agent.solve.drafting import Drafter, DraftKind, draft_kind, varied_sources
 from kernelwright.agent.solve.solving import Solved
 from kernelwright.agent.viewing.show.outcomes import solved_view
+from kernelwright.policies.base import Message, Request, Role
 from kernelwright.policies.inductor.draft import Draft
 from kernelwright.policies.inductor.policy import CompilerPolicy
 from kernelwright.tools.problem import Problem
@@ -149,6 +150,37 @@ def test_the_first_draft_comes_from_whom_the_option_names(tmp_path: Path):
         draft_kind(str(tmp_path / "none.py"), "embedded")
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "there is no code"),
+        ("print('my own file')\n", "no `class ModelNew`"),
+        ("class ModelNew(:\n", "syntax error at line 1"),
+        (b"\xff\xfe\x00", "not text in UTF-8"),
+    ],
+)
+def test_a_file_that_holds_no_kernel_is_no_first_candidate(tmp_path: Path, content: str | bytes, reason: str):
+    file = tmp_path / "mine.py"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError, match=reason):
+        draft_kind(str(file), "embedded")
+    file.write_text("class ModelNew: ...\n")
+    assert draft_kind(str(file), "embedded") == str(file)
+    with pytest.raises(InputError, match="name a model with --policy"):
+        draft_kind(str(file), "compiler")
+
+
+def test_a_saved_reply_is_a_first_candidate_too(tmp_path: Path):
+    file = tmp_path / "reply.md"
+    file.write_text("Here it is:\n```python\nclass ModelNew: ...\n```\n")
+    with Drafter() as drafter:
+        settings = Settings(policy="embedded", draft=draft_kind(str(file), "embedded"))
+        policy = drafter.policy_for(CompilerPolicy(), Problem(name="p", source=RANDOM), settings)
+        (answer,) = policy.sample([Request(messages=(Message(role=Role.USER, content="p"),), turn=0)])
+    assert "Here it is" not in answer.text
+    assert "class ModelNew" in answer.text
+
+
 @pytest.fixture(scope="module")
 def drafter() -> Iterator[Drafter]:
     with Drafter() as one:
@@ -200,8 +232,6 @@ def test_a_file_of_the_user_s_is_the_first_candidate(tmp_path: Path):
     with Drafter() as drafter:
         policy = drafter.policy_for(CompilerPolicy(), Problem(name="p", source=RANDOM),
             Settings(policy="embedded", draft=str(kernel)))  # fmt: skip
-        from kernelwright.policies.base import Message, Request, Role
-
         (answer,) = policy.sample([Request(messages=(Message(role=Role.USER, content="p"),), turn=0)])
     assert answer.policy == "file"
     assert "class ModelNew" in answer.text

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from kernelwright.agent.viewing.show import rendering
 from kernelwright.agent.viewing.show.progress import CurrentStep, progress
 from kernelwright.agent.viewing.show.rendering import FIRST_LINE_SECONDS, HEARTBEAT_SECONDS, LineLog
 
@@ -102,3 +103,24 @@ def test_a_terminal_gets_the_live_view_and_a_dumb_one_lines(term):
     assert "tracing" in shown
     assert ("\x1b[" in shown) == (term == "xterm")
     assert ("[0 s] tracing" in shown) == (term == "dumb")
+
+
+class Events(CurrentStep):
+    """An activity that tells an event at the end of its block, after the last poll."""
+
+    def __init__(self):
+        super().__init__()
+        self.events = []
+
+    def take_events(self):
+        taken, self.events = self.events, []
+        return taken
+
+
+def test_what_happens_after_the_last_poll_is_printed_too(monkeypatch, capsys):
+    monkeypatch.setattr(rendering, "FIRST_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(rendering, "POLL_SECONDS", 3600.0)
+    activity = Events()
+    with rendering.show(activity):
+        activity.events.append("step 8/8: loss 0.25")
+    assert capsys.readouterr().err == "[0 s] step 8/8: loss 0.25\n"

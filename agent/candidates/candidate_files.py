@@ -1,0 +1,37 @@
+"""Reads the file of a candidate: Python, or a Markdown file with the program in its blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernelwright.errors import InputError
+from kernelwright.tools.markdown.fenced_code import extract_code
+
+MAX_CANDIDATE_BYTES = 2 * 2**20
+"""Bytes of a candidate's file."""
+
+
+def read_candidate(path: Path) -> str:
+    """Returns the text of a candidate's file; of a Markdown file or a saved reply, the program in its blocks."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give a Python file with `class ModelNew`")
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_CANDIDATE_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}: give the path of a Python file with `class ModelNew`") from None
+    except PermissionError:
+        raise InputError(f"{path} may not be read: check its permissions") from None
+    if len(raw) > MAX_CANDIDATE_BYTES:
+        raise InputError(
+            f"{path} has more than {MAX_CANDIDATE_BYTES:,} bytes: a candidate is one Python file of source text"
+        )
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text in UTF-8: give a Python file with `class ModelNew`") from None
+    if "\0" in text:
+        raise InputError(f"{path} is not Python: it holds null bytes")
+    if path.suffix == ".py":
+        return text  # line for line, also where it does not parse
+    return extract_code(text) or text

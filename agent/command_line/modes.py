@@ -1,0 +1,56 @@
+"""Options that only some modes of a command use. In another mode they are refused, not ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import typer
+
+from kernelwright.errors import InputError
+
+
+def names_of(*groups: type[Any]) -> frozenset[str]:
+    """Returns the parameters of groups of options, by which a command declares the options of a mode."""
+    return frozenset(field.name for group in groups for field in fields(group))
+
+
+class Modes:
+    """The modes of one command, each with the parameters that it uses. Parameters of no mode belong to every mode."""
+
+    def __init__(self, parameters: Mapping[str, Iterable[str]]) -> None:
+        """`parameters`: by the words that choose a mode on the command line, such as `--online`."""
+        self.parameters = {mode: frozenset(names) for mode, names in parameters.items()}
+
+    def refuse_unused(self, context: typer.Context, mode: str) -> None:
+        """Raises InputError that names the options on the command line that `mode` does not use."""
+        everywhere = frozenset().union(*self.parameters.values())
+        unused = [
+            parameter
+            for parameter in context.command.params
+            if parameter.name in everywhere - self.parameters[mode] and _is_given(context, parameter.name)
+        ]
+        if not unused:
+            return
+        options = " and ".join(_word_of(parameter) for parameter in unused)
+        raise InputError(f"{mode} does not use {options}{self._owner_of(unused)}: leave that out")
+
+    def _owner_of(self, parameters: Sequence[Any]) -> str:
+        """Returns words that name the one mode that uses all these parameters; empty where several or none do."""
+        names = {parameter.name for parameter in parameters}
+        modes = [mode for mode, used in self.parameters.items() if names <= used]
+        if len(modes) != 1 or modes[0] in parameters[0].opts:
+            return ""
+        return f", only {modes[0]} does"
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _word_of(parameter: Any) -> str:
+    """Returns the option's long name, or the argument's name in capitals."""
+    long_names = [word for word in parameter.opts if word.startswith("--")]
+    return long_names[0] if long_names else str(parameter.name).upper()
