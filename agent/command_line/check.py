@@ -99,18 +99,14 @@ def check(
     text = read_candidate(file)
     name = named_problem(problem, kernel)
     refuse_unused_checkouts(name, kernelbench=kernelbench, tritonbench=tritonbench)
-    found = find_by_name(
-        name, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (),
-        inputs=inputs or (),
-    )  # fmt: skip
+    found = find_by_name(name, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (), inputs=inputs or ())
     source = as_candidate(text, file, function, found)
     asked = own_work_mode(own_work)
     if server is not None:
         MODES.refuse_unused(context, "--server")
         wanted = {
             "own_work": asked, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
-            "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
-            "train_mode": train_mode,
+            "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (), "train_mode": train_mode,
         }  # fmt: skip
         report = judge_at_server(server, found, source, device, wanted, quiet=quiet)
         _show(report, None, source, command_without_output_options(context), as_json)
@@ -120,9 +116,8 @@ def check(
     refuse_gpu_tools_on_cpu(place, ncu, sanitizer)
     targets = choose_targets(target or [], place)
     failure = read_source(source, packages)
-    trace = None
     if failure is not None:
-        report = _unreadable(found, source, failure)
+        report, trace = _unreadable(found, source, failure), None
         if show_trace and _runs(failure):
             trace = _trace(found, source, targets[0], place, packages, quiet=quiet)
     else:
