@@ -90,15 +90,14 @@ def check(
     from kernelwright.agent.candidates.candidate_files import read_candidate
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode
     from kernelwright.agent.output_files import refuse_unwritable_folder
-    from kernelwright.agent.problems.finding import find_by_name, refuse_unused_checkouts
+    from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.tools.source import read_source
 
     if cache is not None:
         refuse_unwritable_folder(cache, "--cache")
     file, function = split_name(kernel)
     text = read_candidate(file)
-    name = named_problem(problem, kernel)
-    refuse_unused_checkouts(name, kernelbench=kernelbench, tritonbench=tritonbench)
+    name = named_problem(problem, kernel, kernelbench, tritonbench)
     found = find_by_name(name, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (), inputs=inputs or ())
     source = as_candidate(text, file, function, found)
     asked = own_work_mode(own_work)
@@ -106,7 +105,8 @@ def check(
         MODES.refuse_unused(context, "--server")
         wanted = {
             "own_work": asked, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
-            "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (), "train_mode": train_mode,
+            "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
+            "train_mode": train_mode,
         }  # fmt: skip
         report = judge_at_server(server, found, source, device, wanted, quiet=quiet)
         _show(report, None, source, command_without_output_options(context), as_json)
@@ -142,8 +142,13 @@ def exit_status(report: Report) -> int:
     return int(statuses.get(report.outcome, Exit.INCORRECT))
 
 
-def named_problem(problem: str | None, kernel: Path) -> str:
-    """Returns the problem that `--problem` names. Raises InputError where there is none."""
+def named_problem(
+    problem: str | None, kernel: Path, kernelbench: Path | None = None, tritonbench: Path | None = None
+) -> str:
+    """Returns the problem that `--problem` names. Raises InputError where there is none, and ProblemError for the
+    checkout of another suite.
+    """
+    from kernelwright.agent.problems.finding import refuse_unused_checkouts
     from kernelwright.errors import InputError
 
     if problem is None:
@@ -151,6 +156,7 @@ def named_problem(problem: str | None, kernel: Path) -> str:
             f"nothing says what {kernel} should compute: add --problem with a file such as model.py, or with a name "
             "that `agent problems` lists"
         )
+    refuse_unused_checkouts(problem, kernelbench=kernelbench, tritonbench=tritonbench)
     return problem
 
 
