@@ -149,8 +149,15 @@ class Origin(StrEnum):
     """A model, or a person behind one."""
     COMPILER = "compiler"
     """torch's compiler. No model sampled the text, so GRPO cannot train on it."""
+    TRANSFORMATION = "transformation"
+    """A pattern of policies/transformations. The revision of its completion names the pattern."""
     FILE = "file"
     """A file of the user's."""
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether a program drafted the text from the problem, without any model."""
+        return self in (Origin.COMPILER, Origin.TRANSFORMATION)
 
 
 class Completion(Value):
@@ -173,7 +180,7 @@ class Completion(Value):
     exact: bool = False
     """Ids and log-probs are here, and are those of softmax(logits / temperature): fit for GRPO."""
     revision: str | None = None
-    """Fingerprint of the weights, or what the server says of itself."""
+    """Fingerprint of the weights, what the server says of itself, or the name of a transformation."""
     adapter_revision: str | None = None
     tokenizer_hash: str | None = None
     chat_template_hash: str | None = None

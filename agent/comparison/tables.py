@@ -123,7 +123,11 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()) or "-"
 
 
-ORIGIN_SUFFIXES = {Origin.COMPILER.value: " by the compiler", Origin.FILE.value: " from a file"}
+ORIGIN_SUFFIXES = {
+    Origin.COMPILER.value: " by the compiler",
+    Origin.TRANSFORMATION.value: " by a transformation",
+    Origin.FILE.value: " from a file",
+}
 
 
 def _cell(cell: Cell | None, place: int, number: int) -> str:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from kernelwright.agent.contracts.comments import wrap_comments
 from kernelwright.agent.contracts.guarded import guarded_kernel
-from kernelwright.agent.solve.kernel_file import HEADER_MARK, check_path, verdict_lines
+from kernelwright.agent.solve.kernel_file import HEADER_MARK, author_line, check_path, verdict_lines
 from kernelwright.agent.viewing.report.files import write_text
 from kernelwright.agent.viewing.report.samples import Sample
 from kernelwright.errors import InputError
+from kernelwright.policies.authors import author_of, tuned_author
 from kernelwright.store.database import Store
+from kernelwright.store.models import Action
 from kernelwright.store.records import Turn
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import clean_text
@@ -40,14 +42,19 @@ def kernel_text(store: Store, candidate_id: int) -> str:
     header = [
         f"{HEADER_MARK}, {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(turn.created))} UTC.",
         f"# problem    {turn.problem} ({turn.problem_hash[:16]})",
-        f"# policy     {turn.completion.policy if turn.completion else ''}",
-        f"# origin     {turn.completion.origin if turn.completion else ''}",
+        author_line(_author(store, turn)),
         f"# candidate  {candidate_id}, turn {turn.turn + 1}, {turn.action}, of trajectory "
         f"{turn.trajectory_id} in {store.where}",
         *verdict_lines(turn.report),
     ]
     comments = wrap_comments([*(clean_text(line, 300) for line in header), *kernel.lines])
     return comments + "\n" + kernel.text.strip() + "\n"
+
+
+def _author(store: Store, turn: Turn) -> str:
+    if turn.action is Action.TUNE and turn.parent_id is not None:
+        return tuned_author(_author(store, store.turn(turn.parent_id)))
+    return author_of(turn.completion) if turn.completion is not None else ""
 
 
 def _problem_of(store: Store, turn: Turn) -> Problem:

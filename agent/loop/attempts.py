@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from kernelwright.policies.base import FinishReason, Origin, Usage, Value
+from kernelwright.policies.authors import author_of, tuned_author
+from kernelwright.policies.base import Completion, FinishReason, Origin, Usage, Value
 from kernelwright.store.models import Action
 from kernelwright.store.records import Turn
 from kernelwright.tools.report import Fault, Report, Rung
@@ -22,6 +23,8 @@ class Attempt(Value):
     source: str | None = None
     """The text of the candidate; None where the reply held no code."""
     origin: Origin = Origin.POLICY
+    author: str = ""
+    """The author of the text in words, as of `policies.authors`."""
     hash: str = ""
     finish: FinishReason | None = None
     usage: Usage | None = None
@@ -83,14 +86,21 @@ def from_turn(turn: Turn, earlier: Sequence[Attempt]) -> Attempt:
     )
     if completion is None:
         return attempt
+    parent = next((other for other in earlier if other.candidate_id == turn.parent_id), None)
     answered = attempt.with_(
         finish=completion.finish,
         usage=completion.usage,
         policy_seconds=completion.latency,
         source=turn.source,
         origin=completion.origin,
+        author=author_in_words(completion, turn.action, parent),
     )
     return with_identity(answered, earlier)
+
+
+def author_in_words(completion: Completion, action: Action, parent: Attempt | None) -> str:
+    """Returns the author of a turn's text. A turn of TUNE changes the numbers of its parent, whose author it keeps."""
+    return tuned_author(parent.author) if action is Action.TUNE and parent is not None else author_of(completion)
 
 
 def with_identity(attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt:

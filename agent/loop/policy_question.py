@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.attempts import Attempt, author_in_words
 from kernelwright.agent.loop.feedback import write_compact_feedback, write_feedback
 from kernelwright.agent.loop.search import NextTurn
 from kernelwright.agent.loop.settings import Settings
@@ -89,6 +89,7 @@ class QuestionWriter:
             usage=completion.usage,
             policy_seconds=completion.latency,
             origin=completion.origin,
+            author=author_in_words(completion, plan.action, plan.parent),
         )
         return attempt, source
 

@@ -161,7 +161,7 @@ class Run:
         """Whether the next turn is the compiler's draft once more, in fp32: `DraftedTurn` answers it."""
         last = self.attempts[-1] if self.attempts else None
         failure = last.report.failure if last is not None and last.report is not None else None
-        if last is None or failure is None or self.state is not State.REPAIR or last.origin is not Origin.COMPILER:
+        if last is None or failure is None or self.state is not State.REPAIR or not last.origin.is_draft:
             return False
         source = last.source or ""
         return failure.fault in ARITHMETIC_FAULTS and (bool(with_fp32_products(source)) or has_split_products(source))

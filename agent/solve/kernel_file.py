@@ -9,7 +9,6 @@ from pathlib import Path
 from kernelwright.agent.contracts.comments import wrap_comments
 from kernelwright.agent.contracts.guarded import GuardedKernel
 from kernelwright.agent.loop.attempts import Attempt
-from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.output_files import refuse_unwritable_file
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
@@ -32,16 +31,13 @@ def check_path(path: Path) -> Path:
     return path
 
 
-def write_kernel(
-    path: Path, problem: Problem, best: Attempt, settings: Settings, where: str, version: str, kernel: GuardedKernel
-) -> None:
+def write_kernel(path: Path, problem: Problem, best: Attempt, where: str, version: str, kernel: GuardedKernel) -> None:
     """Writes the kernel under another name and renames it, so that there is never half of it."""
     assert best.report is not None
     header = [
         f"{HEADER_MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",
         f"# problem    {_line(problem.name)} ({problem.hash[:16]})",
-        f"# policy     {_line(settings.policy)}",
-        f"# origin     {best.origin}",
+        author_line(best.author),
         f"# candidate  {best.candidate_id}, turn {best.turn + 1}, {best.action} ({best.hash[:16]}), in {_line(where)}",
         *verdict_lines(best.report),
         *kernel.lines,
@@ -49,6 +45,11 @@ def write_kernel(
     beside = path.with_name(f".{path.name}.part")
     beside.write_text(wrap_comments(header) + "\n" + kernel.text.strip() + "\n", encoding="utf-8")
     beside.replace(path)
+
+
+def author_line(author: str) -> str:
+    """Returns the comment that says who wrote the kernel."""
+    return f"# written by {_line(author)}"
 
 
 def verdict_lines(report: Report) -> list[str]:

@@ -12,7 +12,7 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, StopReason
 from kernelwright.agent.problems.finding import catalogue
 from kernelwright.agent.problems.similarity import Similar, most_similar
-from kernelwright.policies.base import Origin, Value
+from kernelwright.policies.base import Value
 from kernelwright.policies.inductor.draft import POLICY_NAME as COMPILER
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
@@ -106,7 +106,7 @@ def _options(settings: Settings, attempts: Sequence[Attempt], reason: StopReason
         )
     if settings.policy == COMPILER:
         said.append("a policy that writes: --policy embedded, or " + LARGER_POLICY.removeprefix("a larger policy: "))
-    elif not refused and not any(a.origin is Origin.COMPILER for a in attempts):
+    elif not refused and not any(a.origin.is_draft for a in attempts):
         said.append("a first draft by the compiler: --draft compiler")
     if settings.own_work == "strict" and report and report.failure and report.failure.fault in OWN_WORK_FAULTS:
         said.append("kernels for a part of the work, torch's for the rest: --own-work share:0.5")

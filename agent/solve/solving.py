@@ -60,6 +60,8 @@ class Solved(Value):
     """
     output: str | None = None
     """The file that holds the best kernel."""
+    written_by: str = ""
+    """The author of the best kernel: `policy NAME`, `compiler draft`, `transformation: NAME` or `your file`."""
     database: str
     resumed: bool = False
     spent: Spent
@@ -134,7 +136,7 @@ def solve_problem(
                     pause_owned(store, trajectory.id, error)
                 raise
         if run.best is not None and kernel is not None:
-            write_kernel(output, problem, run.best, settings, store.where, own, kernel)
+            write_kernel(output, problem, run.best, store.where, own, kernel)
         return _solved(run, output, resumed, drafter.refused)
 
 
@@ -184,6 +186,7 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
         left_to_torch=torch_operators_used(report) if best and report else (),
         own_share=report.own_work.share if best and report and report.own_work else None,
         output=str(output) if best else None,
+        written_by=best.author if best else "",
         database=run.store.where,
         resumed=resumed,
         spent=run.spent,

@@ -37,7 +37,13 @@ class TemplateDrafter:
         if not made.usable:
             return None
         self._say(f"drafted as {made.transformation}")
-        return Draft(source=made.source, kernels=1, seconds=made.seconds, algebra=made.algebra)
+        return Draft(
+            source=made.source,
+            kernels=1,
+            transformation=made.transformation,
+            algebra=made.algebra,
+            seconds=made.seconds,
+        )
 
     def close(self) -> None:
         """Ends the process; the next draft begins another."""

@@ -55,6 +55,8 @@ class Draft(Value):
     """Operators that the candidate leaves to torch."""
     fixed_sizes: tuple[str, ...] = ()
     """Sizes that tracing turned into numbers: at other values of these the candidate is wrong."""
+    transformation: str = ""
+    """The transformation that wrote it, such as `flash attention`; empty where the compiler did."""
     algebra: bool = False
     """Whether exact algebra removes operations of the problem: the gain from that is reported apart from speed."""
     refused: str = ""

@@ -46,7 +46,8 @@ class DraftedTurn(Forwarding):
     """Answers one turn of a conversation with a draft that the policy did not write; every other turn is the policy's,
     but for a repair of the draft's precision: products of tf32 or of parts are then made in fp32.
 
-    The completion names `compiler` (or `file`) as its policy and holds no token ids, so it is never a row of GRPO.
+    The completion names `compiler`, `transformation` or `file` as its policy and holds no token ids, so it is never
+    a row of GRPO.
     """
 
     def __init__(
@@ -101,11 +102,13 @@ class DraftedTurn(Forwarding):
     def _completion(self, draft: Draft) -> Completion:
         text = f"```python\n{draft.source}```\n" if draft.usable else f"No draft: {draft.refused}"
         usage = Usage(prompt_tokens=0, completion_tokens=0, dollars=0.0)
+        origin = Origin.TRANSFORMATION if draft.transformation else self._origin
         return Completion(
             text=text,
             finish=FinishReason.STOP,
             usage=usage,
-            policy=self._origin.value,
-            origin=self._origin,
+            policy=origin.value,
+            origin=origin,
+            revision=draft.transformation or None,
             latency=max(0.0, draft.seconds),
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.agent.viewing.report.samples import Cost, Sample
-from kernelwright.policies.base import Origin, Value
+from kernelwright.policies.base import Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,7 +100,7 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
         unfinished=sum(not sample.finished for sample in samples),
         compiled=mean_rate(attempts, lambda s: s.compiled, seed),
         correct=mean_rate(attempts, lambda s: s.correct, seed),
-        solved_by_compiler=sum(sample.solved_by is Origin.COMPILER for sample in samples),
+        solved_by_compiler=sum(sample.solved_by is not None and sample.solved_by.is_draft for sample in samples),
         correct_on_cpu_only=sum(_on_cpu_only(own) for own in attempts.values()),
         degenerate=len(attempts) - len(sound),
         unusable=tuple(unusable),

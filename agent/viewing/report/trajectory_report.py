@@ -6,6 +6,7 @@ import difflib
 import time
 from collections.abc import Mapping, Sequence
 
+from kernelwright.policies.authors import author_of
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store
 from kernelwright.store.models import Trajectory
@@ -174,7 +175,7 @@ def _turn_facts(turn: Turn) -> tuple[tuple[str, str], ...]:
             facts.append(("of the speed of light", f"{report.profile.speed_of_light:.1%}"))
     if completion is not None:
         usage = completion.usage
-        facts.append(("written by", completion.origin.value))
+        facts.append(("written by", author_of(completion)))
         facts.append(
             ("policy", f"{usage.prompt_tokens} + {usage.completion_tokens} tokens, {completion.latency:.2f} s")
         )

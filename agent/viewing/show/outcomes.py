@@ -56,6 +56,7 @@ def _rows(solved: Solved) -> list[tuple[str, object]]:
     paused = "; the same command goes on from here" if solved.stop_reason in PAUSING_REASONS else ""
     return [
         ("kernel", solved.output or ""),
+        ("written by", quoted_text(solved.written_by)),
         *([("in torch", quoted_text(_left(solved), limit=400))] if solved.left_to_torch else []),
         ("stopped", Text.assemble(why, quoted_text(f": {solved.message}" if solved.message else ""), paused)),
         ("goal", f"{solved.goal} ({'reached' if solved.goal_reached else 'not reached'})"),

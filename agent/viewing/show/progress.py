@@ -160,7 +160,7 @@ def _turn_line(attempt: Attempt) -> str:
     assert report is not None
     verdict = "correct" if report.correct else report.explanation
     speed = f", {format_ratio(report.speedup)} of eager" if report.speedup is not None else ""
-    return f"turn {attempt.turn + 1}, {attempt.action}, written by the {attempt.origin}: {verdict}{speed}"
+    return f"turn {attempt.turn + 1}, {attempt.action}, written by {attempt.author}: {verdict}{speed}"
 
 
 def _turn(attempt: Attempt) -> Text:

@@ -21,7 +21,7 @@ from kernelwright.agent.viewing.verdicts.measurements import config_text
 from kernelwright.agent.viewing.verdicts.verdict import report_view
 from kernelwright.agent.viewing.viewer.viewed_trajectory import ViewedTrajectory
 from kernelwright.errors import InputError
-from kernelwright.policies.base import Origin
+from kernelwright.policies.authors import author_of
 from kernelwright.store.database import Store
 from kernelwright.store.records import Turn
 from kernelwright.tools.compiling.assembly import Assembly, Listing
@@ -76,9 +76,6 @@ def turn_view(turn: Turn, viewed: ViewedTrajectory) -> RenderableType:
     return Group(*parts, Text("answer", style=LABEL), answer_text(turn))
 
 
-WRITER_NAMES = {Origin.POLICY: "the policy", Origin.COMPILER: "torch's compiler", Origin.FILE: "a file of the user's"}
-
-
 def turn_facts(turn: Turn, viewed: ViewedTrajectory) -> list[tuple[str, object]]:
     """What was asked of whom, and what it took."""
     completion = turn.completion
@@ -87,7 +84,7 @@ def turn_facts(turn: Turn, viewed: ViewedTrajectory) -> list[tuple[str, object]]
     return [
         ("candidate", f"{turn.candidate_id}, {turn.action.value}{_parent(turn, viewed)}, {turn.state.value}"),
         ("policy", quoted_text(f"{completion.policy} {revision or ''}".strip(), limit=200) if completion else ""),
-        ("written by", WRITER_NAMES[completion.origin] if completion else ""),
+        ("written by", author_of(completion) if completion else ""),
         ("took", _took(turn)),
         ("at", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(turn.created))),
         ("reward", f"{rewards} ({turn.formula})" if rewards else ""),

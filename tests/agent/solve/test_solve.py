@@ -81,7 +81,8 @@ def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_w
     assert (folder / ".kernelwright" / "runs.db").is_file()
     text = (folder / solved["output"]).read_text()
     assert text.startswith("# Written by kernelwright")
-    assert f"# policy     scripted:{script}\n# origin     policy\n" in text
+    assert solved["written_by"] == f"policy scripted:{script}"
+    assert f"# written by {solved['written_by']}\n" in text
     assert solved["verified"] in text.replace("\n#            ", " "), "lines over 120 columns are folded"
     assert "# contract   input       x: float32 (rows, columns), contiguous\n" in text
     assert "this very text was judged once more and is correct" in text
