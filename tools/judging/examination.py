@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.movement import converts_inputs, draws_of, gives_back_inputs, only_moves
 from kernelwright.tools.judging import own_work
-from kernelwright.tools.judging.rules import AtSize, Rules, Thoroughness, distributions_for
-from kernelwright.tools.judging.size_checks import POISON_BYTES, POISONS, SizeChecks
+from kernelwright.tools.judging.rules import ELSEWHERE, WHERE, AtSize, Rules, Thoroughness, distributions_for
+from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs
+from kernelwright.tools.references.redrawing.dependence import require_inputs_read
 from kernelwright.tools.references.weights import require_visible_weights
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import Cheat, Check, Failed, Failure, Fault, OwnWork, clean_text
@@ -26,6 +27,8 @@ from kernelwright.tools.tracing.client import TracedCandidate
 if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
+DRAWS_IN_TURNS = (Draw.OWN, Draw.SPECIAL, Draw.ISOLATED)
+"""Of the sizes at which one call is made."""
 LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
 """How many calls later the answer is looked at where something kept changes from call to call: least and most."""
 
@@ -47,6 +50,18 @@ class Evidence:
     """Whether the problem only moves values, at every size where that was asked; None before it was."""
     reloaded: bool | None = None
     """Whether the candidate's parameters are the reference's; None where that has none."""
+
+
+@contextlib.contextmanager
+def _refusal_elsewhere(draw: Draw) -> Iterator[None]:
+    """Has the message of a numeric failure inside the block say first that the problem's own inputs gave none."""
+    try:
+        yield
+    except Failed as failed:
+        if failed.failure.fault not in NUMERIC_FAULTS or draw not in WHERE:
+            raise
+        message = f"{ELSEWHERE}{WHERE[draw]}: {failed.failure.message}"
+        raise Failed(failed.failure.with_(message=clean_text(message, 700))) from failed
 
 
 class Examination:
@@ -99,12 +114,14 @@ class Examination:
             self._evidence.checks += checks.checks
 
     def _drawn(self, perturbed: bool) -> ExpectedOutputs:
-        """Numbers of several magnitudes at every second size, if the reference is finite on them, else its own."""
-        if self._size.index % 2:
-            with contextlib.suppress(ProblemError):
-                drawn = self._judge.expected(self._problem, self._seed, Draw.SPECIAL, 0, perturbed=perturbed)
-                if drawn.finite():
-                    return drawn
+        """Sizes take turns: the problem's own numbers, numbers of several magnitudes, and few numbers among zeros, if
+        the reference is finite on them, else its own.
+        """
+        draw = DRAWS_IN_TURNS[self._size.index % len(DRAWS_IN_TURNS)]
+        with contextlib.suppress(ProblemError):
+            drawn = self._judge.expected(self._problem, self._seed, draw, 0, perturbed=perturbed)
+            if draw is Draw.OWN or drawn.finite():
+                return drawn
         return self._judge.expected(self._problem, self._seed, Draw.OWN, 0, perturbed=perturbed)
 
     def _second_draw(self) -> None:
@@ -191,12 +208,11 @@ class Examination:
         of a long row counts.
         """
         in_half = self._checks.prepared.rounds_to_half
-        return [(Draw.SIGNED, ()), *([(Draw.LONELY, ())] if in_half else ())]
+        return [(Draw.SIGNED, ()), *([(Draw.ISOLATED, ())] if in_half else ())]
 
     def _distributions(self) -> list[tuple[Draw, tuple[float, ...]]]:
         assert self._checks.watched_draw is not None
-        inputs, in_half = self._checks.watched_draw.inputs, self._checks.prepared.rounds_to_half
-        return distributions_for(self._candidate.traced, self._checks.trace, inputs, in_half=in_half)
+        return distributions_for(self._candidate.traced, self._checks.trace, self._checks.watched_draw.inputs)
 
     def _distribution(
         self,
@@ -223,7 +239,9 @@ class Examination:
             return
         self._progress(f"checking {draw}")
         self._judge.give_way()
-        self._checks.check(expected, POISONS[number % len(POISONS)], self._shuffle(number + 3), name=f"{draw}{at}")
+        poison = POISONS[number % len(POISONS)]
+        with _refusal_elsewhere(draw):
+            self._checks.check(expected, poison, self._shuffle(number + 3), name=f"{draw}{at}")
 
     def _every_distribution(self, drawn: ExpectedOutputs, configurations: bool, at: str) -> None:
         """Loops over several blocks are seldom right on everything that short rows are right on. Raises Failed."""
@@ -263,6 +281,8 @@ class Examination:
         watched, drawn = self._checks.watched, self._checks.watched_draw
         self._checks.watched = None
         own_work.require_inputs_left_alone(watched, self._checks.prepared, self._checks.calls.kept_names())
+        if watched is not None and drawn is not None and watched.unread:
+            require_inputs_read(self._checks.prepared, drawn, watched.unread)
         if drawn is not None and not gives_back_inputs(drawn):
             own_work.judge_watched(
                 watched, self._rules.own_work, self._only_moves, only_converts=converts_inputs(drawn)

@@ -11,7 +11,7 @@ from kernelwright.tools.compiling.text.named_numbers import named_numbers
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.input_distributions import Draw, pairs_of_tensors
+from kernelwright.tools.references.input_distributions import OF_PAIRS, Draw, pairs_of_tensors
 from kernelwright.tools.report import CorrectnessResult, Failed, Failure, Fault, SizeOutcome, Tried, Value
 from kernelwright.tools.tracing.trace import Trace, Traced
 
@@ -25,7 +25,36 @@ DISTRIBUTIONS = (
     Draw.ZERO_ROWS,
     Draw.SPECIAL,
     Draw.INFINITE,
+    Draw.SCALED,
+    Draw.ISOLATED,
+    Draw.ALONE,
+    Draw.OFFSET,
+    Draw.REDRAWN,
 )
+
+ELSEWHERE = "right on the problem's own inputs; wrong where "
+"""How a message begins of a kernel that is wrong on other inputs than those that the problem draws."""
+WHERE = {
+    Draw.SIGNED: "half of the numbers change their sign",
+    Draw.LARGE: "numbers are about 20 times as large",
+    Draw.WIDE: "numbers have magnitudes over sixteen powers of two",
+    Draw.CONSTANT_ROWS: "every row is one number",
+    Draw.SPECIAL: "some numbers are zero, some simple, some large",
+    Draw.NEGATIVE: "every number is below zero",
+    Draw.TINY: "numbers are a ten-thousandth as large",
+    Draw.ZERO_ROWS: "some rows are zeros",
+    Draw.NAN: "some numbers are NaN",
+    Draw.INFINITE: "some numbers are infinite",
+    Draw.MEETING: "some numbers of two inputs are equal or nearly so",
+    Draw.NAMED: "numbers lie near those that the kernel names",
+    Draw.SCALED: "rows are scaled by large and small powers of two",
+    Draw.ISOLATED: "all but a few numbers of each row are zero",
+    Draw.ALONE: "all but a few numbers of each row are minus infinity",
+    Draw.AGREEING: "two inputs agree but for a few numbers",
+    Draw.CONVERGED: "one input is nearly another",
+    Draw.OFFSET: "rows have a large common offset",
+    Draw.REDRAWN: "inputs that are equal in every draw of get_inputs hold other values",
+}
 
 
 @dataclass(frozen=True)
@@ -78,20 +107,15 @@ class JudgeFindings:
         return JudgeFindings(result, self.needs_gpu)
 
 
-def distributions_for(
-    traced: Traced, trace: Trace, inputs: list[Any], *, in_half: bool = False
-) -> list[tuple[Draw, tuple[float, ...]]]:
+def distributions_for(traced: Traced, trace: Trace, inputs: list[Any]) -> list[tuple[Draw, tuple[float, ...]]]:
     """The draws beside the problem's own at one size, with the numbers of the draw `named`: those of every candidate,
     and those that its texts or its inputs ask for.
-
-    in_half: whether an output has numbers of sixteen bits or fewer.
     """
     numbers = named_numbers(traced, trace)
     asked = {
-        Draw.MEETING: bool(pairs_of_tensors(inputs)),
+        **dict.fromkeys(OF_PAIRS, bool(pairs_of_tensors(inputs))),
         Draw.NAN: any(treats_nan(f.text) for f in traced.functions.values()),
         Draw.NAMED: bool(numbers),
-        Draw.LONELY: in_half,
     }
     return [(draw, numbers if draw is Draw.NAMED else ()) for draw in (*DISTRIBUTIONS, *(d for d in asked if asked[d]))]
 

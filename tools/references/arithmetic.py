@@ -22,6 +22,37 @@ TF32_DROPPED_BITS = 13
 .tf32).
 """
 CHANCE_SEED = 1910
+MAX_RELATIVE_ERROR = 0.05
+"""Of eager's rows, in draws that go as far as the reference's own arithmetic carries."""
+FLOAT64_MEMORY_DIVISOR = 16
+"""Inputs and outputs of more than this part of a GPU's memory are not computed in float64."""
+
+
+def is_too_large_for_float64(device: str, tensors: list[Any]) -> bool:
+    """Whether these tensors in float64, with intermediate results, would take most of a GPU's memory."""
+    import torch
+
+    if device == "cpu":
+        return False
+    held = sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))
+    return bool(held > torch.cuda.mem_get_info(device)[1] // FLOAT64_MEMORY_DIVISOR)
+
+
+def is_accurate(eager: list[Any], exact: list[Any] | None) -> bool:
+    """Whether eager's floating outputs agree with float64's to MAX_RELATIVE_ERROR of each row's largest number: where a
+    square overflows on the way, they may be finite and far off. True without float64.
+    """
+    import torch
+
+    for rounded, wide in zip(eager, exact or (), strict=False):
+        if not isinstance(rounded, torch.Tensor) or not rounded.is_floating_point() or not rounded.numel():
+            continue
+        error, size = (rounded.double() - wide.double()).abs(), wide.double().abs()
+        rows = (t.amax(-1) if t.dim() else t for t in (error, size))
+        largest_error, largest = rows
+        if bool((largest_error > MAX_RELATIVE_ERROR * largest).any()):
+            return False
+    return True
 
 
 def widen_attributes(model: Any) -> None:

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
-from kernelwright.tools.references.magnitudes import holds_zeros, let_one_stand_out
+from kernelwright.tools.references.redrawing.isolation import (
+    isolate_largest,
+    let_agree,
+    let_converge,
+    offset_rows,
+    scale_rows,
+)
 
 CHUNK_ELEMENTS = 1 << 26
 """Elements mapped at a time."""
@@ -40,7 +46,7 @@ class Draw(StrEnum):
     hundred times as large.
     """
     NEGATIVE = "negative"
-    """Every value below zero, every third row far below: a maximum that starts at zero, or at -1,000, shows."""
+    """Every value below zero: a maximum that starts at zero shows."""
     TINY = "tiny"
     """A ten-thousandth of the size: an epsilon that is left out or misplaced shows."""
     ZERO_ROWS = "zero_rows"
@@ -61,9 +67,23 @@ class Draw(StrEnum):
 
     Compared as with infinities.
     """
-    LONELY = "lonely"
-    """As the problem draws it, and one number of each row as large as all others together, the last of every second
-    row. Used where outputs are of half precision: what one element of a long row weighs is less than their rounding.
+    REDRAWN = "redrawn"
+    """As the problem draws it, but inputs that are equal in every draw of it are drawn anew from their carrier
+    (redrawing/carriers.py).
+    """
+    ISOLATED = "isolated"
+    """Zeros, but for two numbers of each row (redrawing/isolation.py)."""
+    ALONE = "alone"
+    """Minus infinities, but for two numbers of each row. Compared as with infinities."""
+    AGREEING = "agreeing"
+    """Of two tensors of one form the second is the first, but for two numbers of each row."""
+    CONVERGED = "converged"
+    """Of two tensors of one form the second is within 2^-8 of the first."""
+    OFFSET = "offset"
+    """A common offset of each row, of 1e3 to 1e5 times the spread."""
+    SCALED = "scaled"
+    """Signed, each row times a power of two of its own, every third row below zero: as far from 1 as the reference
+    stays finite.
     """
 
 
@@ -72,31 +92,38 @@ RELATIVE_OFFSETS = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0*
 """Relative distances of values from a named number."""
 NEAR_OFFSETS = 6
 """The first so many of RELATIVE_OFFSETS say how far two values that meet are apart."""
-LARGE_NEGATIVE = 4096.0
-"""In the draw `negative` the values of every third row are one less, and so many times as large."""
+SCALE_LIMITS = (100, 50, 24, 12, 0)
+"""Largest exponents of the powers of two in the draw `scaled`, tried in turns; 0 stands for every other draw."""
 MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
-WITH_INFINITIES = (Draw.INFINITE, Draw.NAMED)
+OF_PAIRS = (Draw.MEETING, Draw.AGREEING, Draw.CONVERGED)
+"""Used where two tensors have one form."""
+WITH_INFINITIES = (Draw.INFINITE, Draw.NAMED, Draw.ALONE)
 """Compared only where the answer is a number or an infinity."""
 MIN_ELEMENTS_FOR_INFINITIES, MAX_ELEMENTS_WITH_ONE_INFINITY = 64, 1 << 14
 """Elements of a tensor: fewer need hold no infinity, and more hold both by themselves."""
 
 
-def apply_draw(draw: Draw, inputs: list[Any], numbers: Sequence[float] = ()) -> None:
-    """Maps the floating tensors of an own draw in place. Whole numbers and booleans stay.
+def apply_draw(draw: Draw, inputs: list[Any], numbers: Sequence[float] = (), limit: int = 0) -> None:
+    """Maps the floating and complex tensors of an own draw in place. Whole numbers and booleans stay.
 
-    numbers: of the draw `named`, the smallest first.
+    numbers: of the draw `named`, the smallest first. limit: of the draw `scaled`, its largest exponent.
     """
     import torch
 
-    if draw is Draw.OWN:
+    if draw in (Draw.OWN, Draw.REDRAWN):
         return
     floating = [v for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
-    if draw is Draw.LONELY:
-        let_one_stand_out(floating)
+    if draw not in WITHOUT_COMPLEX:
+        complex_inputs = [v for v in inputs if isinstance(v, torch.Tensor) and v.is_complex() and v.numel()]
+        floating += [torch.view_as_real(v) for v in complex_inputs if not v.is_conj()]
+    if draw in _WHOLE_INPUTS:
+        _WHOLE_INPUTS[draw](floating)
         return
     for value in floating:
         _map(value, draw) if value.itemsize > 1 else _map_float8(value, draw)
+    if draw is Draw.SCALED:
+        scale_rows(floating, limit)
     if draw is Draw.MEETING:
         _meet(floating)
     if draw is Draw.NAMED and numbers:
@@ -207,8 +234,6 @@ def _map(tensor: Any, draw: Draw) -> None:
     _map_flat(flat, draw)
     if draw is Draw.INFINITE and MIN_ELEMENTS_FOR_INFINITIES <= tensor.numel() < MAX_ELEMENTS_WITH_ONE_INFINITY:
         _both_infinities(tensor)
-    if draw is Draw.NEGATIVE and flat is not None and _has_plain_rows(tensor) and tensor.itemsize > 2:
-        flat.view(-1, tensor.shape[-1])[2::3].sub_(1).mul_(LARGE_NEGATIVE)
     if draw is Draw.ZERO_ROWS and tensor.dim() and not _symmetric(tensor):
         rows = flat.view(-1, tensor.shape[-1]) if flat is not None else tensor.movedim(0, 0)
         rows[::3] = 0
@@ -228,11 +253,6 @@ def _both_infinities(tensor: Any) -> None:
         same = plain == largest
         if int(same.sum()) <= 1 + tensor.numel() // 97:
             tensor[same] = sign * float("inf")
-
-
-def _has_plain_rows(tensor: Any) -> bool:
-    """Whether it has rows, and neither zeros nor the symmetry by which a problem may say what counts."""
-    return tensor.dim() > 1 and not holds_zeros(tensor) and not _symmetric(tensor)
 
 
 def _symmetric(tensor: Any) -> bool:
@@ -346,7 +366,20 @@ _MAPS: dict[Draw, Callable[[Any, Any], Any]] = {
     Draw.INFINITE: _infinite,
     Draw.MEETING: _signed,
     Draw.NAMED: _signed,
+    Draw.SCALED: _signed,
 }
+
+
+_WHOLE_INPUTS: dict[Draw, Callable[[list[Any]], None]] = {
+    Draw.ISOLATED: lambda tensors: isolate_largest(tensors, 0.0),
+    Draw.ALONE: lambda tensors: isolate_largest(tensors, -math.inf),
+    Draw.AGREEING: lambda tensors: let_agree(pairs_of_tensors(tensors)),
+    Draw.CONVERGED: lambda tensors: let_converge(pairs_of_tensors(tensors)),
+    Draw.OFFSET: offset_rows,
+}
+"""Draws that change whole rows, and not element by element."""
+WITHOUT_COMPLEX = (Draw.NAN, Draw.INFINITE, Draw.NAMED, Draw.ALONE)
+"""Draws that leave complex numbers as they are: what infinite parts give, torch's own operators disagree on."""
 
 
 def keep_edges(inputs: list[Any], before: list[Any]) -> None:

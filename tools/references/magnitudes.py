@@ -1,13 +1,11 @@
 """Numbers made larger or smaller than a distribution draws them: large ones in the place of a problem's own whole ones,
-where none of them is an index or decides a size; one of each row; smaller powers of two where products of inputs are
+where none of them is an index or decides a size; smaller powers of two where products of inputs are
 exponentiated.
 """
 
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterable
 from typing import Any
 
 from kernelwright.tools.nested import tensors_of
@@ -15,9 +13,6 @@ from kernelwright.tools.references.reference import Reference
 
 MAX_ELEMENTS_TRIED_ON_CPU = 1 << 22
 """Elements of whole numbers that a reference is run on once more, on a CPU, before a GPU is given large ones."""
-LARGE_INTEGERS = ((1 << 24) + 1, 1 << 33)
-"""About the largest of whole numbers of 32 and of 64 bits in the draw `large`."""
-
 LARGEST_POWER = float(1 << 14)
 """The largest power of two in the draw `infinite` where products of inputs are exponentiated: scores stay under 2^31.
 
@@ -27,12 +22,8 @@ the subtraction of its row's (rounded) largest, as compilers do, exponentiates w
 
 TINY_VARIANCE = 1e-3
 """Of a number under an eighth, what a running variance is multiplied with: an epsilon beside it shows."""
-MIN_COLUMNS_TO_STAND_OUT = 32
-"""Columns of a row in which one number is made to stand out."""
 ELEMENTS_FOR_A_CHANCE_ZERO = 1 << 20
 """A tensor of so many elements may hold one zero that nobody meant."""
-TIMES_LARGER, TIMES_ROOT_LARGER = 100.0, 2.0
-"""How much larger it is than the others on average: the first number, or the second times the root of their count."""
 
 
 def holds_zeros(tensor: Any) -> bool:
@@ -55,27 +46,6 @@ def says_things_twice(tensor: Any) -> bool:
     return halves or torch.equal(tensor[..., ::2], tensor[..., 1::2])
 
 
-def let_one_stand_out(tensors: Iterable[Any]) -> None:
-    """Makes one number in each row of floating tensors large, in place: the last in every second row, one that the
-    row's own numbers tell in the others.
-
-    Not in a tensor that holds zeros, which may be how a problem says what counts, nor in one that says things twice.
-    """
-    import torch
-
-    for tensor in tensors:
-        if tensor.dim() < 2 or tensor.shape[-1] < MIN_COLUMNS_TO_STAND_OUT or not tensor.is_contiguous():
-            continue
-        if tensor.itemsize == 1 or holds_zeros(tensor) or says_things_twice(tensor):
-            continue
-        rows, columns = tensor.view(-1, tensor.shape[-1]), tensor.shape[-1]
-        told = (rows[:, 0].double().abs() * 1e5).to(torch.int64) % columns
-        told[::2] = columns - 1
-        times = max(TIMES_LARGER, TIMES_ROOT_LARGER * math.sqrt(columns))
-        large = rows.abs().float().mean(1, keepdim=True) * times
-        rows.scatter_(1, told.unsqueeze(1), large.to(rows.dtype))
-
-
 def limit_powers(inputs: list[Any]) -> None:
     """Bounds all finite floating-point numbers by LARGEST_POWER, in place."""
     import torch
@@ -87,19 +57,18 @@ def limit_powers(inputs: list[Any]) -> None:
 
 
 def enlarge_integers(inputs: list[Any]) -> None:
-    """Where every tensor holds whole numbers of 32 or 64 bits: multiplies them, so that floats do not hold their sums,
-    nor 32 bits those of 64. The sign stays: a domain may have none.
+    """Where every tensor holds whole numbers of 32 or 64 bits: multiplies them up to the ends of their types, so that
+    floats do not hold them, nor 32 bits those of 64. The sign stays: a domain may have none.
     """
     import torch
 
-    largest = {torch.int32: LARGE_INTEGERS[0], torch.int64: LARGE_INTEGERS[1]}
     tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
-    if any(t.dtype not in largest for t in tensors):
+    if any(t.dtype not in (torch.int32, torch.int64) for t in tensors):
         return
     for tensor in tensors:
         most = int(tensor.abs().max()) if tensor.numel() else 0
         if most > 1:
-            tensor.mul_(max(largest[tensor.dtype] // most, 1)).add_(tensor.sign())
+            tensor.mul_((torch.iinfo(tensor.dtype).max - 1) // most).add_(tensor.sign())
 
 
 def may_be_enlarged(reference: Reference, model: Any, inputs: list[Any]) -> bool:

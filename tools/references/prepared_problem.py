@@ -16,11 +16,8 @@ from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.input_distributions import (
-    Draw,
-    apply_draw,
-    keep_edges,
-)
+from kernelwright.tools.references.arithmetic import is_accurate, is_too_large_for_float64
+from kernelwright.tools.references.input_distributions import SCALE_LIMITS, Draw, apply_draw, keep_edges
 from kernelwright.tools.references.magnitudes import (
     enlarge_integers,
     limit_powers,
@@ -28,14 +25,14 @@ from kernelwright.tools.references.magnitudes import (
     perturb_weights,
 )
 from kernelwright.tools.references.operators import sort_again, sorted_inputs
+from kernelwright.tools.references.redrawing.carriers import redraw_constant_inputs
+from kernelwright.tools.references.redrawing.domains import Domain, DomainsKept, domains_of, watch_intervals
 from kernelwright.tools.references.reference import Reference, inputs_in_float64, model_in_float64
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.tensor_memory import found_no_memory
 
 EXACT_SECONDS = 3.0
 """A float64 run that takes longer is made once; other draws carry its tolerance."""
-FLOAT64_MEMORY_DIVISOR = 16
-"""Inputs and outputs of more than this part of a GPU's memory are not computed in float64."""
 
 
 class DoesNotFit(InfrastructureError):
@@ -124,6 +121,8 @@ class PreparedProblem:
     """Whether it searches in what has to be sorted: inputs that are so stay so in every draw."""
     exponentiates_products: bool = False
     """Whether it exponentiates products of matrices: huge inputs then make scores that no kernel need exponentiate."""
+    domains: tuple[Domain, ...] = ()
+    """The values that each input keeps to in every draw."""
     notes: list[str] = field(default_factory=list)
     perturbed: Any = None
     """The reference with perturbed weights, made at its first use."""
@@ -177,8 +176,10 @@ def prepare_problem(
     try:
         reference = Reference(problem, device)
         prepared = PreparedProblem(reference, weights_seed, reference.model(weights_seed))
-        inputs = reference.inputs(1)
+        with watch_intervals() as intervals:
+            inputs = reference.inputs(1)
         held = [RememberedTensor(v) if isinstance(v, torch.Tensor) else None for v in inputs]
+        prepared.domains = domains_of(inputs, intervals)
         outputs = reference.run(prepared.model, inputs, 1)
     except torch.cuda.OutOfMemoryError as error:
         raise DoesNotFit(problem.name, device) from error
@@ -192,7 +193,7 @@ def prepare_problem(
         _find_random_outputs(prepared, before, outputs)
     else:
         prepared.searches, prepared.exponentiates_products = like.searches, like.exponentiates_products
-    if _is_large(device, [*before, *outputs]):
+    if is_too_large_for_float64(device, [*before, *outputs]):
         prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")
         return prepared
     if like is not None:
@@ -252,16 +253,6 @@ def _differing(ones: list[Any], others: list[Any]) -> tuple[int, ...]:
     )
 
 
-def _is_large(device: str, tensors: list[Any]) -> bool:
-    """Whether the same tensors in float64, with intermediate results, would take most of a GPU's memory."""
-    import torch
-
-    if device == "cpu":
-        return False
-    held = sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))
-    return bool(held > torch.cuda.mem_get_info(device)[1] // FLOAT64_MEMORY_DIVISOR)
-
-
 def _input_of(output: Any, inputs: list[Any]) -> int | None:
     import torch
 
@@ -304,25 +295,41 @@ def expected_outputs(
     edges: earlier inputs whose first and last rows and columns are kept, so that a fingerprint of a few elements does
     not see that the rest is new. numbers: of the draw `named`.
     """
+    limits = SCALE_LIMITS[:-1] if draw is Draw.SCALED else SCALE_LIMITS[-1:]
+    model = prepared.model if model is None else model
+    for limit in limits:
+        expected = _expected_within(prepared, draw, seed, model, edges, numbers, limit)
+        expected.exact = float64_outputs(prepared, expected) if exact else None
+        if len(limits) == 1 or (expected.finite() and is_accurate(expected.eager, expected.exact)):
+            break
+    return expected
+
+
+def _expected_within(
+    prepared: PreparedProblem, draw: Draw, seed: int, model: Any, edges: list[Any] | None, numbers: Sequence[float],
+    limit: int,
+) -> ExpectedOutputs:  # fmt: skip
+    """The expected outputs without float64's. limit: of the draw `scaled`, its largest exponent."""
     import torch
 
-    reference, chosen = prepared.reference, model if model is not None else prepared.model
+    reference = prepared.reference
     inputs = reference.inputs(seed)
     in_order = sorted_inputs(inputs) if prepared.searches else ()
-    apply_draw(draw, inputs, numbers)
-    if draw is Draw.LARGE and not any(True for _ in chosen.state_dict()) and may_be_enlarged(reference, chosen, inputs):
+    domains = DomainsKept(inputs, prepared.domains)
+    apply_draw(draw, inputs, numbers, limit)
+    domains.restore()
+    if draw is Draw.REDRAWN:
+        redraw_constant_inputs(prepared, model, inputs, seed)
+    if draw is Draw.LARGE and not any(True for _ in model.state_dict()) and may_be_enlarged(reference, model, inputs):
         enlarge_integers(inputs)
-    if draw is Draw.INFINITE and prepared.exponentiates_products:
+    if draw in (Draw.INFINITE, Draw.SCALED) and prepared.exponentiates_products:
         limit_powers(inputs)
     if edges is not None:
         keep_edges(inputs, edges)
     sort_again(inputs, in_order)
     rng = seed & 0x7FFFFFFF
-    worked = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
-    found = ExpectedOutputs(inputs, [], None, rng, chosen, str(draw))
-    found.exact = float64_outputs(prepared, found) if exact else None
-    found.eager = _answer(prepared, chosen, worked, rng)
-    return found
+    given = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
+    return ExpectedOutputs(inputs, _answer(prepared, model, given, rng), None, rng, model, str(draw))
 
 
 def _answer(prepared: PreparedProblem, model: Any, given: list[Any], rng: int) -> list[Any]:

@@ -68,6 +68,10 @@ class Watched(Value):
     launches: int = 0
     copies: int = 0
     """Launches that did nothing but copy."""
+    unread: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+    """Positions of arguments that were not read completely, with ranges of their elements; empty on a GPU, where no
+    load is seen.
+    """
 
 
 class Reply(Value):

@@ -22,6 +22,8 @@ from kernelwright.tools.comparing.forms_of_outputs import shared_memory
 from kernelwright.tools.nested import take_apart, tensors_of
 from kernelwright.tools.replaying.explanation import failure_of
 from kernelwright.tools.replaying.gpu.one_by_one import OneByOne, count_launches
+from kernelwright.tools.replaying.interpreter import guarded_memory
+from kernelwright.tools.replaying.interpreter.extents import ReadElements
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.mapped_memory import Mapped
 from kernelwright.tools.replaying.replay import Replay
@@ -236,11 +238,12 @@ class Service:
             call.around = OneByOne(self._traced, str(of), self._machine.finish)
         kept = replay.left_by_first if message["which"] == "first" else ()
         leaves, _ = take_apart(inputs)
-        watch = Watch(leaves, replay.state, kept, self._left_by_launches) if message.get("watch") else None
+        reads = ReadElements(leaves) if message.get("watch") and self._device == "cpu" else None
+        watch = Watch(leaves, replay.state, kept, self._left_by_launches, reads) if message.get("watch") else None
         if watch is not None:
             call.launch, call.memory = watch.launching(call.launch), watch.allocating(call.memory)
         replay.take_weights()
-        with watch or contextlib.nullcontext():
+        with watch or contextlib.nullcontext(), guarded_memory.noting(reads):
             outputs = replay.run(message["which"], inputs, call, message["seed"])
         replay.give_weights()
         self._machine.finish()

@@ -20,6 +20,7 @@ from kernelwright.tools.comparing.bits import same_bits
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.operators import HOST_READS, only_moves_data, operations_of_call, reads_a_position
+from kernelwright.tools.replaying.interpreter.extents import ReadElements
 from kernelwright.tools.replaying.layout_operators import converts, rearranges, truncates
 from kernelwright.tools.replaying.steps import Memory
 from kernelwright.tools.tensor_memory import address_range, has_memory, storage_of
@@ -42,12 +43,14 @@ class Watch(TorchDispatchMode):
         state: Mapping[str, Any] | None = None,
         kept: Collection[int] = (),
         left_by_launches: Collection[int] = (),
+        reads: ReadElements | None = None,
     ) -> None:
         """inputs: the arguments of forward. state: the judge's weights and buffers by name. kept: numbers of the
         tensors that later calls go on with. left_by_launches: addresses of storages that hold what launches of earlier
-        calls wrote.
+        calls wrote. reads: notes which elements of the inputs are read; None on a GPU.
         """
         super().__init__()
+        self._reads = reads
         self._inputs = {storage_of(t): n for n, t in enumerate(inputs) if has_memory(t)}
         self._state = [(n, address_range(t)) for n, t in (state or {}).items() if has_memory(t)]
         """Names, and where each lies: those of one candidate may share an allocation."""
@@ -89,6 +92,8 @@ class Watch(TorchDispatchMode):
             self._left_by_launches -= _storages(written)
             self._unset -= _storages(written) | (_storages(tensors_of(made)) - _storages(tensors_of([args, kwargs])))
             name = func.overloadpacket.__name__
+            if self._reads is not None:
+                _note_reads(self._reads, func, args, kwargs, made)
             if not (only_moves_data(func) or name in HOST_READS or reads_a_position(func)):
                 self.operations += operations_of_call(func, args, kwargs, made)
             if truncates(name, args, made):
@@ -157,6 +162,9 @@ class Watch(TorchDispatchMode):
         launches are copies, however many share it and whatever they write beside it.
         """
         tensors = [o for o in outputs if isinstance(o, torch.Tensor)]
+        if self._reads is not None:
+            for tensor in tensors:
+                self._reads.note_tensor(tensor)
         if tensors and all(self._was_given(t) for t in tensors):
             self.copies = self.launches
 
@@ -171,11 +179,33 @@ class Watch(TorchDispatchMode):
             "copies": self.copies, "rearranged": dict(self.rearranged),
             "converted": dict(self.converted), "changed_inputs": sorted(self.changed_inputs),
             "changed_state": sorted(self.changed_state), "writes_what_is_kept": self.writes_what_is_kept,
+            "unread": [] if self._reads is None else self._reads.unread(),
         }  # fmt: skip
 
 
 def _storages(tensors: Iterable[Any]) -> set[int]:
     return {storage_of(t) for t in tensors if has_memory(t)}
+
+
+COPYING = frozenset({"clone", "_to_copy", "contiguous"})
+"""Operators whose result is their first argument, element for element."""
+
+
+def _note_reads(reads: ReadElements, func: Any, args: Any, kwargs: Any, made: Any) -> None:
+    """Tells `reads` what an operator reads; a view reads nothing, nor does what takes a tensor's form alone."""
+    name = func.overloadpacket.__name__
+    if name.startswith("new_") or name.endswith("_like"):
+        return
+    if name == "copy_":
+        reads.note_copy(args[1], args[0]) if args[0].shape == args[1].shape else reads.note_tensor(args[1])
+    elif name in COPYING and isinstance(made, torch.Tensor) and made.shape == args[0].shape:
+        reads.note_copy(args[0], made)
+    elif not any(returned.alias_info is not None for returned in func._schema.returns):
+        for tensor in tensors_of([args, kwargs]):
+            reads.note_tensor(tensor)
+    elif func._schema.is_mutable:
+        for tensor in tensors_of([args[1:], kwargs]):
+            reads.note_tensor(tensor)
 
 
 def _written_by(func: Any, args: Any, kwargs: Any) -> list[Any]:

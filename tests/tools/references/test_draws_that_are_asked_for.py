@@ -74,39 +74,3 @@ def test_whether_a_reference_rounds_follows_from_its_operators() -> None:
     assert not count_operations(lambda: torch.relu(x).round().clamp(-1, 1) > x).rounds
     assert count_operations(lambda: torch.round(x * 3)).rounds
     assert count_operations(lambda: x.half()).rounds
-
-
-def test_one_number_of_each_row_stands_out_and_of_every_second_row_the_last() -> None:
-    x = torch.randn(6, 512, dtype=torch.bfloat16)
-    before = x.clone()
-    apply_draw(Draw.LONELY, [x])
-    changed = (x != before).float()
-    assert changed.sum(1).tolist() == [1.0] * 6
-    assert bool(changed[::2, -1].all())
-    large = x.float().abs().amax(1)
-    assert bool((large > 2 * (x.float().abs().sum(1) - large) / 512**0.5).all())
-
-
-def test_nothing_stands_out_of_a_matrix_that_says_what_counts() -> None:
-    lower, symmetric = torch.randn(64, 64).tril(), torch.randn(64, 64)
-    symmetric = symmetric + symmetric.mT
-    held = lower.clone(), symmetric.clone()
-    apply_draw(Draw.LONELY, [lower, symmetric])
-    assert torch.equal(lower, held[0])
-    assert torch.equal(symmetric, held[1])
-
-
-def test_rows_that_say_each_number_twice_are_left_alone():
-    halves, pairs = torch.randn(3, 32).repeat(1, 2), torch.randn(3, 32).repeat_interleave(2, -1)
-    before = halves.clone(), pairs.clone()
-    apply_draw(Draw.LONELY, [halves, pairs])
-    assert torch.equal(halves, before[0])
-    assert torch.equal(pairs, before[1])
-
-
-def test_every_third_row_of_negative_numbers_lies_below_minus_a_thousand() -> None:
-    x = torch.randn(9, 64)
-    apply_draw(Draw.NEGATIVE, [x])
-    assert bool((x < 0).all())
-    assert bool((x[2::3].amax(1) < -1000).all())
-    assert bool((x[:2].amax(1) > -10).all())

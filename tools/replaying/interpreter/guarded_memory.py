@@ -7,13 +7,14 @@ memory at all, it ends the call too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter.extents import Extents
+from kernelwright.tools.replaying.interpreter.extents import Extents, ReadElements
 from kernelwright.tools.replaying.interpreter.races import Races
 from kernelwright.tools.report import Fault
 
@@ -53,6 +54,8 @@ class Guard:
                 return other
             storage = self._one_storage(active, size)
         self._note_read(storage, addresses, mask, size, active)
+        if reads:
+            reads[-1].note(addresses, mask, size)
         if volatile and self.races is not None:
             self._ordered(addresses[mask])
         if storage < 0:
@@ -93,6 +96,8 @@ class Guard:
         active = addresses.reshape(-1) if mask is None else addresses[mask]
         if not active.size:
             return operation()
+        if reads:
+            reads[-1].note(active, slice(None), size)
         if self.races is not None:
             self._ordered(active)
             written = self._before_writing(active, size, self._one_storage(active, size))
@@ -241,6 +246,19 @@ def _memory() -> Any:
 
 current: list[Guard] = []
 """The guard of the launch that is running."""
+reads: list[ReadElements] = []
+"""Told of every load of the call that is running, where that call is watched."""
+
+
+@contextlib.contextmanager
+def noting(coverage: ReadElements | None) -> Iterator[None]:
+    """Tells `coverage` of every load until the block ends; nothing where it is None."""
+    if coverage is not None:
+        reads.append(coverage)
+    try:
+        yield
+    finally:
+        reads.clear()
 
 
 def install() -> None:

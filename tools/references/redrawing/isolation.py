@@ -1,0 +1,147 @@
+"""Draws in which few elements decide, so that no tolerance hides one that a kernel leaves out, and draws in which a
+formula that is not stable loses its digits.
+
+In each row two elements decide: one walks, from row to row, over the first, the last, the edges of blocks, and the
+second and the middle; the other is anywhere. All others contribute nothing: they are zero, minus infinity, or equal to
+what they are compared with.
+
+Example: a row of 1,000 numbers becomes `[0, ..., 0, x[127], 0, ..., 0, x[406], 0, ...]`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kernelwright.tools.references.magnitudes import says_things_twice
+
+if TYPE_CHECKING:
+    import torch
+
+FIRST_BLOCK_EDGE, LAST_BLOCK_EDGE = 16, 1 << 14
+"""Powers of two between these are block edges: the element before each and the element at it decide in turns."""
+TIMES_LARGER = 16.0
+"""Times larger than drawn are elements among minus infinities: a comparison with a bound must be able to hold there."""
+CONVERGED_NOISE = 2.0**-8
+"""Relative distance of a second input from the first, as of a prediction from its target after training."""
+LIMIT_OF_FLOAT16 = 8
+"""Exponents of scales of float16: 65504 is its largest number."""
+LIMIT_OF_SMALL_SCALES = 40
+"""Exponents of scales under 1: squares of the numbers stay normal in float32."""
+GOLDEN_RATIO = 0.6180339887
+"""Its multiples, modulo one, are spread evenly however many there are."""
+OFFSETS = (1e3, 1e4, 1e5)
+"""Common offsets of rows in multiples of their spread: 1e3 in the first row, 1e4 in the second, and so on."""
+
+
+def deciding_elements(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a mask of the elements that decide: two in each row, and the last three of the tensor."""
+    import torch
+
+    columns = tensor.shape[-1]
+    rows = tensor.numel() // columns
+    walk = torch.tensor(_walk(columns), device=tensor.device)
+    row = torch.arange(rows, device=tensor.device)
+    mask = torch.zeros(rows, columns, dtype=torch.bool, device=tensor.device)
+    mask[row, walk[row % walk.numel()]] = True
+    mask[row, (row * 2654435761 + 40503) % 2147483647 % columns] = True
+    mask.view(-1)[-min(3, columns) :] = True
+    return mask.view(tensor.shape)
+
+
+def _walk(columns: int) -> list[int]:
+    """The columns that decide in one row after the other."""
+    edges = [1 << power for power in range(int(math.log2(FIRST_BLOCK_EDGE)), int(math.log2(LAST_BLOCK_EDGE)) + 1)]
+    near_edges = [edge - back for edge in edges for back in (1, 0)]
+    walk = [0, columns - 1, *near_edges, 1, columns // 2, columns - 2]
+    return list(dict.fromkeys(column for column in walk if 0 <= column < columns))
+
+
+def isolate(tensor: torch.Tensor, filling: float) -> None:
+    """Fills all elements of a tensor but those that decide, in place. Zeros stay zeros."""
+    if math.isinf(filling):
+        tensor.mul_(TIMES_LARGER)
+    tensor.masked_fill_(~(deciding_elements(tensor) | (tensor == 0)), filling)
+
+
+def repeats_itself(tensor: torch.Tensor) -> bool:
+    """Whether a kernel may read a part of the tensor alone: a symmetric matrix, or a row that says everything twice."""
+    return tensor.dim() > 1 and bool((tensor != tensor.flatten()[0]).any()) and says_things_twice(tensor)
+
+
+def isolate_largest(tensors: Sequence[torch.Tensor], filling: float) -> None:
+    """Isolates elements of the tensors that have the most elements, in place. The others stay: the few elements of
+    several tensors of different forms seldom meet.
+    """
+    wide = [t for t in tensors if t.itemsize > 1 and t.is_contiguous() and t.dim() and not repeats_itself(t)]
+    most = max((t.numel() for t in wide), default=0)
+    for tensor in wide:
+        if tensor.numel() == most:
+            isolate(tensor, filling)
+
+
+def let_agree(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Makes the second tensor of each pair of one shape equal to the first but for the elements that decide, in
+    place.
+    """
+    import torch
+
+    for first, second in pairs:
+        if second.dim() and second.shape == first.shape and not repeats_itself(second):
+            second.copy_(torch.where(deciding_elements(second), second, _counterpart(first, second)))
+
+
+def _counterpart(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """What agrees with the first tensor: its values, or their exponentials where the first holds logarithms (no number
+    above zero) and the second none below zero, as predictions and targets of a divergence do.
+    """
+    logarithms = bool((first <= 0).all()) and bool((second >= 0).all())
+    return first.exp() if logarithms else first
+
+
+def let_converge(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Makes the second tensor of each pair of one shape nearly equal to the first, in place; the noise is made of the
+    second's own numbers.
+    """
+    for first, second in pairs:
+        if second.dim() and second.shape == first.shape and not repeats_itself(second):
+            spread = float(second.double().abs().mean()) or 1.0
+            second.copy_(_counterpart(first, second) * (1.0 + CONVERGED_NOISE / spread * second))
+
+
+def scale_rows(tensors: Sequence[torch.Tensor], limit: int) -> None:
+    """Multiplies each row of each tensor by a power of two of its own, in place: the first by 2^limit, the second by
+    the smallest, the others by powers spread evenly between these. Every third row is made negative. The elements of a
+    vector are rows by themselves.
+    """
+    import torch
+
+    for tensor in tensors:
+        if not tensor.dim() or tensor.itemsize == 1 or repeats_itself(tensor):
+            continue
+        rows = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() > 1 else tensor.reshape(-1, 1)
+        highest = min(limit, LIMIT_OF_FLOAT16) if tensor.dtype == torch.float16 else limit
+        lowest = -min(highest, LIMIT_OF_SMALL_SCALES)
+        row = torch.arange(rows.shape[0], device=tensor.device)
+        spread = (row * GOLDEN_RATIO + float(rows[0, 0].abs()) * 1e3) % 1.0  # other powers for other numbers
+        exponents = torch.where(row == 0, highest, torch.where(row == 1, lowest, lowest + (highest - lowest) * spread))
+        scales = torch.exp2(exponents.floor().float()).to(tensor.dtype).unsqueeze(-1)
+        negative = (row % 3 == 0).unsqueeze(-1)
+        tensor.copy_((torch.where(negative, -rows.abs(), rows) * scales).view(tensor.shape))
+
+
+def offset_rows(tensors: Sequence[torch.Tensor]) -> None:
+    """Adds to each row of each tensor a common offset of 1e3 to 1e5 times the tensor's spread, in place."""
+    import torch
+
+    for tensor in tensors:
+        if not tensor.dim() or tensor.itemsize < 4 or repeats_itself(tensor):
+            continue
+        rows = tensor.numel() // tensor.shape[-1]
+        scales = torch.tensor(OFFSETS, dtype=tensor.dtype, device=tensor.device)
+        spread = tensor.std() if tensor.numel() > 1 else tensor.abs().sum()
+        offsets = (scales[torch.arange(rows, device=tensor.device) % len(OFFSETS)] * spread).unsqueeze(-1)
+        tensor.copy_(
+            torch.where(tensor == 0, tensor, tensor + offsets.expand(rows, tensor.shape[-1]).view(tensor.shape))
+        )
