@@ -4,7 +4,7 @@ carrier: a kernel that works them out, or leaves them out, is then wrong.
 Floats are normal numbers, booleans fall by a coin, and so do inputs of two values; whole numbers come from the range
 that they show, in their order where they never fall, and as a permutation where each is there once. The reference is
 the oracle of its domain: where it raises, or is not finite, on what was drawn, values nearer to the problem's own are
-tried, and then fewer of the inputs.
+tried. An input whose values it does not use stays as it is: nothing says which other values are legal.
 
 Example: `torch.full((4,), 128)` (every sequence is full) becomes `[17, 128, 3, 90]`; a causal mask of True and False
 gets random places, at first everywhere, then in one place of eight, so that no row is without any True.
@@ -32,7 +32,7 @@ SHARES = (1.0, 0.25, 0.05)
 TRIES_PER_SHARE = 2
 
 Accepts = Callable[[list[Any]], bool]
-"""Whether the reference answers these inputs with finite numbers."""
+"""Whether the reference answers these inputs with finite numbers, and otherwise than the problem's own."""
 
 
 def constant_inputs(draws: Sequence[Sequence[Any]]) -> tuple[int, ...]:
@@ -60,14 +60,21 @@ def redraw_constant_inputs(prepared: PreparedProblem, model: Any, inputs: list[A
     if reference.device != "cpu":
         places = tuple(p for p in places if inputs[p].is_floating_point() or inputs[p].dtype == torch.bool)
 
-    def accepts(drawn: list[Any]) -> bool:
+    def answer(drawn: list[Any]) -> list[Any]:
         copies = [v.clone() if isinstance(v, torch.Tensor) else v for v in drawn]
+        outputs = reference.run(model, copies, seed & 0x7FFFFFFF)
+        return [o for o in outputs if isinstance(o, torch.Tensor)]
+
+    before = answer(inputs) if places else []
+
+    def accepts(drawn: list[Any]) -> bool:
         try:
-            outputs = reference.run(model, copies, seed & 0x7FFFFFFF)
+            outputs = answer(drawn)
         except ProblemError:
             return False
-        floating = [o for o in outputs if isinstance(o, torch.Tensor) and not is_whole(o)]
-        return all(bool(o.isfinite().all()) for o in floating if o.itemsize > 1)
+        floating = [o for o in outputs if not is_whole(o) and o.itemsize > 1]
+        finite = all(bool(o.isfinite().all()) for o in floating)
+        return finite and any(not same_bits(o, b) for o, b in zip(outputs, before, strict=False))
 
     return redraw(inputs, places, seed, accepts)
 

@@ -65,7 +65,7 @@ def test_full_lengths_become_lengths_that_are_not_full_and_not_zero_where_one_di
 
 
 def test_offsets_keep_their_order_and_their_ends_and_groups_get_several_sizes():
-    offsets = redrawn("torch.searchsorted(other, x.abs().long()).float()", "torch.arange(5) * 4")
+    offsets = redrawn("torch.searchsorted(other, (8 * x.abs()).long()).float()", "torch.arange(5) * 4")
     steps = offsets.diff()
     assert (int(offsets[0]), int(offsets[-1])) == (0, 16)
     assert bool((steps > 0).all())
@@ -82,6 +82,10 @@ def test_an_index_stays_within_what_it_indexes():
     index = redrawn("x[:, other]", "torch.arange(24)")
     assert sorted(index.tolist()) == list(range(24))
     assert index.tolist() != list(range(24))
+
+
+def test_an_input_whose_values_the_reference_does_not_use_stays_as_it_is():
+    assert torch.equal(redrawn("x + other.shape[0]", "torch.arange(7) * 3"), torch.arange(7) * 3)
 
 
 def test_values_on_which_the_reference_is_not_finite_are_not_used():
