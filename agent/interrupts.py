@@ -261,17 +261,32 @@ def _listen(heard: socket.socket, at_second: Callable[[], None] | None) -> None:
 
 
 def _deafen_forks() -> None:
-    """A fork of this process shares the wake-up descriptor: its own signals are not this command's."""
+    """Makes forks of this process die by signals as other processes do, and tell this command nothing.
+
+    A fork shares handlers and the wake-up descriptor. Stop signals are held back from before the fork until the child
+    has dropped both: one that came between would raise KeyboardInterrupt inside a hook, where Python ignores it.
+    """
     global _at_fork_registered
     if not _at_fork_registered:
-        os.register_at_fork(after_in_child=_reset_in_child)
+        os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_reset_in_child)
         _at_fork_registered = True
 
 
+_held = threading.local()
+
+
+def _hold_signals() -> None:
+    _held.mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+
+
+def _release_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _held.mask)
+
+
 def _reset_in_child() -> None:
-    if not _listening:
-        return
-    signal.set_wakeup_fd(-1)
-    for number in STOP_SIGNALS:
-        if signal.getsignal(number) is _raise_interrupt:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    if _listening:
+        signal.set_wakeup_fd(-1)
+        for number in STOP_SIGNALS:
+            if signal.getsignal(number) is _raise_interrupt:
+                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    _release_signals()

@@ -90,12 +90,13 @@ from kernelwright.agent.interrupts import PAUSING, announce_stops, stop_on_inter
 
 def command(args, **_):
     with announce_stops(PAUSING):
-        print("begun", flush=True)
         if "waits" in args:
             with stop_on_interrupt(lambda: print("asked", flush=True)):
+                print("begun", flush=True)
                 deadline = time.monotonic() + float(args[1])
                 while time.monotonic() < deadline:
                     time.sleep(0.05)
+        print("begun", flush=True)
         if "stuck" in args:
             import hashlib
             hashlib.pbkdf2_hmac("sha256", b"one call", b"of many minutes", 2 * 10**9)
