@@ -181,6 +181,7 @@ def test_a_fork_of_the_command_dies_by_signals_and_tells_the_command_nothing():
         "        import os, signal\n"
         "        if (pid := os.fork()) == 0:\n"
         "            time.sleep(600)\n"
+        "            os._exit(0)\n"
         "        os.kill(pid, signal.SIGTERM)\n"
         "        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)\n",
     )
