@@ -7,8 +7,7 @@ import pytest
 
 from kernelwright.tools import pipeline
 from kernelwright.tools.pipeline import new_zygote
-from kernelwright.tools.reference_trials.process import TrialProcess
-from kernelwright.tools.reference_trials.trials import ReferenceTrials
+from kernelwright.tools.reference_trials.trials import reference_trials
 from kernelwright.tools.sandbox import Limits, ProcessKind, Zygote
 
 
@@ -28,20 +27,6 @@ class Kept(Zygote):
         super().close()
 
 
-class KeptTrialProcess(TrialProcess):
-    """Stays when who asked it closes it; a reference that hangs or kills it ends it."""
-
-    ended = False
-
-    def close(self) -> None:
-        """Nothing: the next trial goes on with it."""
-
-    def end(self) -> None:
-        """Ends the process."""
-        self.ended = True
-        super().end()
-
-
 @contextmanager
 def keeping() -> Iterator[None]:
     """Inside, evaluators on a CPU that this process makes go on with the warm processes of those before them.
@@ -49,7 +34,6 @@ def keeping() -> Iterator[None]:
     One with limits of its own, or for a GPU, gets its own.
     """
     kept: dict[ProcessKind, Kept] = {}
-    trials: list[KeptTrialProcess] = []
 
     def kept_zygote(kind: ProcessKind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
         if gpu is not None or limits is not None:
@@ -61,16 +45,9 @@ def keeping() -> Iterator[None]:
             kept[kind] = made
         return kept[kind]
 
-    def kept_trial_process() -> TrialProcess:
-        if not trials or trials[-1].ended:
-            trials.append(KeptTrialProcess())
-        return trials[-1]
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "new_zygote", kept_zygote)
-        patch.setattr(ReferenceTrials, "new_process", staticmethod(kept_trial_process))
         yield
     for zygote in kept.values():
         zygote.end()
-    if trials and not trials[-1].ended:
-        trials[-1].end()
+    reference_trials().close()

@@ -17,9 +17,9 @@ from kernelwright.tools.judging.options import Lane, Options
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.rules import Rules
 from kernelwright.tools.judging.turns import Turns
-from kernelwright.tools.problem import Problem, check_form
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.reference_trials.admission import admit
 from kernelwright.tools.reference_trials.contract_sizes import is_guarded, with_fixed_sizes
-from kernelwright.tools.reference_trials.eval_mode import as_judged
 from kernelwright.tools.references.torch_settings import single_threaded
 from kernelwright.tools.report import Environment, Failed, Report, Rung
 from kernelwright.tools.report_parts import (
@@ -76,11 +76,10 @@ class Ladder:
         report = report.with_(advice=advice(self._source), environment=self._resources.environment)
         if failure := read_source(self._source, self._asked.allow_import):
             return report.with_(failure=failure)
-        check_form(self._problem.source)
+        self._say("running the reference")
         report = report.with_(degenerate=degenerate_answers(self._problem))
-        if not self._asked.train_mode:
-            self._problem, reason = as_judged(self._problem)
-            report = report.with_(eval_mode=reason)
+        self._problem, reason = admit(self._problem, train_mode=self._asked.train_mode)
+        report = report.with_(eval_mode=reason)
         with self._resources.judge_for(self._problem) as judge:
             return self._traced(judge, report)
 

@@ -30,7 +30,7 @@ from kernelwright.tools.judging.trials import CompiledTexts, TrialTimes
 from kernelwright.tools.judging.turns import Turns
 from kernelwright.tools.ladder import Ladder, Progress, SharedResources
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.reference_trials.eval_mode import as_judged
+from kernelwright.tools.reference_trials.admission import admit
 from kernelwright.tools.report import Environment, InfrastructureError, Report
 from kernelwright.tools.report_parts import (
     failure_of_judge,
@@ -249,7 +249,7 @@ class Evaluator:
     def trial(self, problem: Problem, source: str, calls: int, options: Options | None = None) -> TrialTimes:
         """Times a few calls of one text at the problem's own size on the GPU: no verdict. Raises as `evaluate`."""
         asked, front = options or Options(), self.front()
-        problem = problem if asked.train_mode else as_judged(problem).problem
+        problem = admit(problem, train_mode=asked.train_mode).problem
         text = self._texts.get(front, problem, source, self.target, asked)
         if text.failure:
             return TrialTimes(failure=text.failure)

@@ -62,8 +62,6 @@ def run_batch(
 
     judges: where verdicts are made, `workers` at a time; None makes them here. Raises what concerns every run.
     """
-    from kernelwright.tools.reference_trials.trials import ReferenceTrials
-
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     interrupted = False
     with open_store(db) as store:
@@ -72,11 +70,10 @@ def run_batch(
         run = store.open_run(name, {"problems": [problem.name for problem in problems], "samples": samples})
         lanes = _lanes(policy, settings, at_once, workers, here=judges is None)
         with (
-            ReferenceTrials() as trials,
             Drafter(say, SUITE_DRAFT_SECONDS) as drafter,
             _open_judging(judges, policy, settings, lanes, db, say) as (evaluates, asked, evaluator),
         ):
-            judging = RunJudge(evaluates, _options(settings), trials)
+            judging = RunJudge(evaluates, _options(settings))
             lane = PolicyLane(asked, lanes.policy, lanes.close, computes_locally(settings.policy))
             jobs = list_jobs(problems, samples)
             batch = Batch(

@@ -244,23 +244,19 @@ def _judge(
     from kernelwright.agent.interrupts import defer_interrupts
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.tools.pipeline import Evaluator
-    from kernelwright.tools.reference_trials.trials import ReferenceTrials
+    from kernelwright.tools.reference_trials.trials import reference_trials
 
-    with (
-        progress(quiet) as say,
-        ReferenceTrials() as trials,
-        Evaluator(device=device, cache_dir=cache) as evaluator,
-    ):
-        trials.begin()
+    reference_trials().begin()
+    with progress(quiet) as say, Evaluator(device=device, cache_dir=cache) as evaluator:
         say("starting the tools")
         with defer_interrupts():
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
-        say("running the reference")
-        trials.require_working(problem, train_mode=options.train_mode, may_be_random=True)
         trace = None
         if show_trace:
             from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code
 
+            say("running the reference")
+            reference_trials().require_working(problem, train_mode=options.train_mode, may_be_random=True)
             say("tracing the host code")
             warm = evaluator.front().zygote
             trace = trace_host_code(problem, source, options.targets[0], device, options.allow_import, warm)

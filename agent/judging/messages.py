@@ -7,6 +7,7 @@ from typing import Literal
 from kernelwright.tools.faults import Value
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.reference_trials.worker import TrialOutcome
 from kernelwright.tools.report import Environment, Report
 
 
@@ -18,6 +19,8 @@ class VerdictRequest(Value):
     problem: Problem
     source: str
     options: Options
+    reference: TrialOutcome | None = None
+    """The outcome of a trial of the reference that the asking process knows; None where the judge is to try it."""
 
 
 class StopRequest(Value):

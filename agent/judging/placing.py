@@ -15,6 +15,7 @@ from kernelwright.agent.judging.pool import DeviceKind, JudgeState, PoolClosed, 
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.reference_trials.trials import reference_trials
 from kernelwright.tools.report import Report
 
 log = logging.getLogger(__name__)
@@ -102,7 +103,11 @@ class PlacingPool:
     ) -> Future[Report]:
         """See JudgePool.submit."""
         future: Future[Report] = Future()
-        ask = VerdictRequest(number=next(self._numbers), problem=problem, source=source, options=options or Options())
+        options = options or Options()
+        ask = VerdictRequest(
+            number=next(self._numbers), problem=problem, source=source, options=options,
+            reference=reference_trials().known_outcome(problem, train_mode=options.train_mode),
+        )  # fmt: skip
         with self._lock:
             if self._closed:
                 raise PoolClosed("the judges are closed")

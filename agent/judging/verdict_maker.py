@@ -11,6 +11,7 @@ from kernelwright.agent.judging.messages import VerdictError, VerdictReply, Verd
 from kernelwright.agent.judging.pool import JudgeLost, VerdictCancelled
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.problem import ProblemError
+from kernelwright.tools.reference_trials.trials import reference_trials
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.front import TracesAndCompiles
@@ -71,6 +72,8 @@ class VerdictMaker:
 
         try:
             say("beginning")
+            if ask.reference is not None:
+                reference_trials().remember(ask.problem, ask.reference, train_mode=ask.options.train_mode)
             report = self._evaluator.evaluate(ask.problem, ask.source, ask.options, say)
             return VerdictReply(number=ask.number, report=report)
         except Exception as error:

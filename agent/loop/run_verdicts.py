@@ -40,14 +40,6 @@ class Tunes(Protocol):
         ...
 
 
-class TriesReferences(Protocol):
-    """tools.reference_trials.trials.ReferenceTrials."""
-
-    def require_working(self, problem: Problem, *, train_mode: bool) -> None:
-        """Raises ProblemError where the reference fails or is random."""
-        ...
-
-
 class Judges(Protocol):
     """The source of a run's verdicts: the tools, or stored verdicts."""
 
@@ -69,14 +61,14 @@ class Judges(Protocol):
 class RunJudge:
     """Makes verdicts with an evaluator, and repeats none for a program that the run has tried before."""
 
-    def __init__(self, evaluator: Evaluates, options: Options, trials: TriesReferences | None = None) -> None:
-        """trials: tries references before the first turn; None where somebody else has."""
-        self._evaluator, self._options, self._trials = evaluator, options, trials
+    def __init__(self, evaluator: Evaluates, options: Options) -> None:
+        self._evaluator, self._options = evaluator, options
 
     def require_working(self, problem: Problem) -> None:
         """Runs the problem's reference once in a process that can be ended. Raises ProblemError where it fails."""
-        if self._trials is not None:
-            self._trials.require_working(problem, train_mode=self._options.train_mode)
+        from kernelwright.tools.reference_trials.trials import reference_trials
+
+        reference_trials().require_working(problem, train_mode=self._options.train_mode)
 
     def report(
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]

@@ -105,22 +105,21 @@ def solve_problem(
     `forked_from`: a candidate of another trajectory, after which this one goes its own way.
     """
     from kernelwright.tools.pipeline import Evaluator, Options
-    from kernelwright.tools.reference_trials.trials import ReferenceTrials
+    from kernelwright.tools.reference_trials.trials import reference_trials
 
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     own = version("kernelwright") or "(not installed)"
     options = Options(targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode)
-    with open_store(db) as store, ReferenceTrials() as trials, Drafter(say) as drafter:
+    with open_store(db) as store, Drafter(say) as drafter:
         say("starting the tools")
-        trials.begin()
+        reference_trials().begin()
         with defer_interrupts():
             # Imported here and not at the first verdict, where Ctrl-C could come in the middle of the import.
             import torch  # noqa: F401
         with Evaluator(device=settings.device, workers=1, cache_dir=verdict_cache_folder(db)) as evaluator:
             say("running the reference")
-            trials.require_working(
-                problem, train_mode=settings.train_mode
-            )  # before the row, which would end the same command for good
+            # Before the row, which would end the same command for good.
+            reference_trials().require_working(problem, train_mode=settings.train_mode)
             trajectory = None
             try:
                 with defer_interrupts():  # between the row and its number Ctrl-C would leave a row nobody lets go of

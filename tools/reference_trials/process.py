@@ -1,16 +1,18 @@
-"""The process that tries references, seen from outside: asked, late, dead, and where in a text it was at work then."""
+"""The process that runs references, seen from outside: asked, late, dead, and where in a text it was at work then."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import tempfile
 import time
+from collections.abc import Mapping
+
+from pydantic import JsonValue
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.reference_trials.worker import PLACE_SIGNAL, TrialOutcome
+from kernelwright.tools.reference_trials.worker import PLACE_SIGNAL, EntryAnswer, EntryCall
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOut
 
@@ -23,8 +25,8 @@ MEMORY_SHARE = 0.75
 _PLACE = re.compile(r'File "<reference[^"]*", line (\d+) in (.+)')
 
 
-class TrialProcess:
-    """Tries one reference after the other until one ends it."""
+class ReferenceProcess:
+    """Runs one reference after the other until one ends it."""
 
     def __init__(self) -> None:
         """Starts the process; `ask` waits until it is ready. Raises InfrastructureError."""
@@ -35,9 +37,10 @@ class TrialProcess:
         except OSError as error:
             raise InfrastructureError(f"no process for references can be started: {error}") from error
 
-    def ask(self, problem: Problem, seconds: float, *, train_mode: bool) -> TrialOutcome:
-        """Tries the problem's reference. train_mode: it is judged as it is built, and not in eval mode.
+    def run(self, entry: str, problem: Problem, arguments: Mapping[str, JsonValue], seconds: float) -> EntryAnswer:
+        """Calls a function of ours in the process, which may run the problem's reference.
 
+        entry: `package.module:function`, called with the problem and the arguments; its result is JSON.
         Raises WorkerTimedOut after so many seconds, WorkerDied where the reference ended the process, and
         InfrastructureError where the process does not start.
         """
@@ -47,8 +50,13 @@ class TrialProcess:
             except (WorkerTimedOut, WorkerDied) as error:
                 raise InfrastructureError(f"the process for references does not start: {error}") from error
             self._is_ready = True
-        job = {"name": problem.name, "source": problem.source, "train_mode": train_mode}
-        return TrialOutcome.model_validate_json(self._worker.ask(json.dumps(job).encode(), seconds))
+        job = EntryCall(entry=entry, problem=problem, arguments=dict(arguments))
+        return EntryAnswer.model_validate_json(self._worker.ask(job.model_dump_json().encode(), seconds))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._worker.alive
 
     def place(self) -> str:
         """Where in the reference's text the process is at work, or was when it died; empty where that is not known."""
@@ -58,10 +66,10 @@ class TrialProcess:
             time.sleep(PLACE_SECONDS)
         self._printed.seek(0)
         printed = self._printed.read().decode("utf-8", "replace")
-        found = _PLACE.search(printed.rpartition("most recent call first")[2])
-        if found is None:
+        match = _PLACE.search(printed.rpartition("most recent call first")[2])
+        if match is None:
             return ""
-        line, function = found.groups()
+        line, function = match.groups()
         return f" when it is imported, line {line}" if function == "<module>" else f" in {function}, line {line}"
 
     def end(self) -> None:

@@ -1,44 +1,61 @@
-"""Tries references before anything is asked of a policy: one that exits, loops, crashes or takes all memory ends a
-process of its own, and is told as the problem's fault.
+"""Tries references before anything else runs them: one that exits, loops, crashes or takes all memory ends a process of
+its own, and is told as the problem's fault.
+
+The judge itself tries the reference of each verdict (`tools/ladder.py`), so that no entry can forget it. Whoever wants
+to know before a verdict, such as a command that pays for answers, asks here first; the outcome is remembered.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pydantic import JsonValue
 
 from kernelwright.tools.problem import Problem, ProblemError, check_form
-from kernelwright.tools.reference_trials.process import TrialProcess
+from kernelwright.tools.reference_trials.processes import ReferenceProcesses, ReferenceStopped
 from kernelwright.tools.reference_trials.worker import TrialOutcome
-from kernelwright.worker_process import WorkerDied, WorkerTimedOut
 
 TRIAL_SECONDS = 60.0
 """Seconds for one reference: at the size of a judge without a GPU nearly all take less than one."""
 MAX_REMEMBERED = 4096
-"""Problems whose outcome is kept."""
+"""Problems whose outcome is remembered."""
+STOPPED_SECONDS = 600.0
+"""Seconds for which it is remembered that a reference took too much time or ended its process: a loaded machine may
+have caused it.
+"""
+TRIAL_ENTRY = "kernelwright.tools.reference_trials.worker:trial"
+
+
+class _Remembered(NamedTuple):
+    outcome: TrialOutcome
+    problem: Problem
+    forgotten_at: float
+    """Of the monotonic clock, in seconds."""
 
 
 class ReferenceTrials:
-    """Holds a warm process for trials. A context manager; thread-safe. Each reference is tried once."""
-
-    new_process: Callable[[], TrialProcess] = TrialProcess
-    """Starts a process."""
+    """Tries each reference once, and remembers the outcome. Thread-safe. A context manager that ends its processes."""
 
     def __init__(self, seconds: float = TRIAL_SECONDS) -> None:
         """seconds: for each reference."""
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._process: TrialProcess | None = None
-        self._outcomes: OrderedDict[tuple[str, bool], TrialOutcome] = OrderedDict()
-        """By a problem's hash, and whether it is judged in training mode."""
+        self._processes = ReferenceProcesses()
+        self._outcomes: OrderedDict[tuple[str, bool], _Remembered] = OrderedDict()
+        """By a problem's hash and whether it is judged in training mode."""
+        self._under_way: dict[tuple[str, bool], threading.Lock] = {}
 
     def begin(self) -> None:
-        """Starts the process, which imports torch beside whatever is done until the first trial. Raises
+        """Starts a process, which imports torch beside whatever is done until the first trial. Raises
         InfrastructureError.
         """
-        with self._lock:
-            self._process = self._process or type(self).new_process()
+        self._processes.begin()
 
     def require_working(self, problem: Problem, *, train_mode: bool = False, may_be_random: bool = False) -> None:
         """Raises ProblemError where the reference fails, with its line where that is known, or is random; and
@@ -48,43 +65,87 @@ class ReferenceTrials:
         candidate, which may draw what the reference draws.
         """
         check_form(problem.source)
-        key = problem.hash, train_mode
-        with self._lock:
-            if key not in self._outcomes:
-                self._outcomes[key] = self._tried(problem, train_mode)
-            outcome = self._outcomes[key]
-            while len(self._outcomes) > MAX_REMEMBERED:
-                self._outcomes.popitem(last=False)
+        outcome = self.known_outcome(problem, train_mode=train_mode)
+        if outcome is None:
+            with self._alone(problem, train_mode):
+                outcome = self.known_outcome(problem, train_mode=train_mode) or self._tried(problem, train_mode)
         if message := outcome.error or ("" if may_be_random else outcome.randomness):
             raise ProblemError(message)
 
+    def known_outcome(self, problem: Problem, *, train_mode: bool) -> TrialOutcome | None:
+        """Returns the outcome of an earlier trial; None where there was none."""
+        with self._lock:
+            remembered = self._outcomes.get((problem.hash, train_mode))
+        if remembered is None or time.monotonic() >= remembered.forgotten_at:
+            return None
+        outcome = remembered.outcome
+        names_lines = bool(outcome.error or outcome.randomness)
+        # The hash ignores comments: the lines of an error are those of the very text that was tried.
+        return outcome if not names_lines or remembered.problem == problem else None
+
+    def remember(self, problem: Problem, outcome: TrialOutcome, *, train_mode: bool) -> None:
+        """Takes over the outcome of a trial that another process made."""
+        self._remember(problem, train_mode, outcome, float("inf"))
+
+    def run(self, entry: str, problem: Problem, arguments: dict[str, JsonValue]) -> JsonValue:
+        """Returns the JSON result of a function of ours that runs the reference (`package.module:function`).
+
+        Raises ProblemError where the reference fails, takes too much time or ends its process.
+        """
+        return self._processes.run(entry, problem, arguments, self._seconds)
+
+    @contextmanager
+    def _alone(self, problem: Problem, train_mode: bool) -> Iterator[None]:
+        """Nobody else tries the problem meanwhile."""
+        key = problem.hash, train_mode
+        with self._lock:
+            lock = self._under_way.setdefault(key, threading.Lock())
+        with lock:
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._under_way.pop(key, None)
+
     def _tried(self, problem: Problem, train_mode: bool) -> TrialOutcome:
-        process = self._process or type(self).new_process()
-        self._process = None  # Ctrl-C: a late answer would be taken for that of the next reference
+        forgotten_at = float("inf")
         try:
-            outcome = process.ask(problem, self._seconds, train_mode=train_mode)
-        except WorkerTimedOut:
-            error = f"the reference {problem.name} fails{process.place()}: it took more than {self._seconds:g} s"
-        except WorkerDied as death:
-            error = f"the reference {problem.name} fails{process.place()}: {death}"
-        except BaseException:
-            process.end()
-            raise
-        else:
-            self._process = process
-            return outcome
-        process.end()
-        return TrialOutcome(error=error)
+            result = self.run(TRIAL_ENTRY, problem, {"train_mode": train_mode})
+            outcome = TrialOutcome.model_validate(result)
+        except ProblemError as error:
+            outcome = TrialOutcome(error=str(error))
+            if isinstance(error, ReferenceStopped):
+                forgotten_at = time.monotonic() + STOPPED_SECONDS
+        self._remember(problem, train_mode, outcome, forgotten_at)
+        return outcome
+
+    def _remember(self, problem: Problem, train_mode: bool, outcome: TrialOutcome, forgotten_at: float) -> None:
+        with self._lock:
+            self._outcomes[problem.hash, train_mode] = _Remembered(outcome, problem, forgotten_at)
+            while len(self._outcomes) > MAX_REMEMBERED:
+                self._outcomes.popitem(last=False)
 
     def close(self) -> None:
-        """Ends the process; another trial begins a new one."""
-        with self._lock:
-            process, self._process = self._process, None
-        if process is not None:
-            process.close()
+        """Ends the processes; another trial begins a new one."""
+        self._processes.close()
 
     def __enter__(self) -> ReferenceTrials:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+_trials: dict[int, ReferenceTrials] = {}
+"""The trials of this process, by its id: a fork shares no process with its parent."""
+_opening = threading.Lock()
+
+
+def reference_trials() -> ReferenceTrials:
+    """Returns the trials of this process: each reference is tried once, whoever asks."""
+    process = os.getpid()
+    with _opening:
+        if process not in _trials:
+            _trials.clear()
+            _trials[process] = ReferenceTrials()
+        return _trials[process]

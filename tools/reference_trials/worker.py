@@ -1,5 +1,5 @@
-"""The process in which references are tried (`kernelwright.worker_process`): it says `ready`, reads one problem as JSON
-after the other, and answers each with a `TrialOutcome`.
+"""The process in which references are run (`kernelwright.worker_process`): it says `ready`, reads one `EntryCall` as
+JSON after the other, and answers each with an `EntryAnswer`.
 
 What a reference prints goes to stderr, where the parent also finds the place at which this process hangs or dies.
 """
@@ -7,12 +7,15 @@ What a reference prints goes to stderr, where the parent also finds the place at
 from __future__ import annotations
 
 import faulthandler
-import json
+import importlib
 import os
 import signal
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from pydantic import JsonValue
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Value
@@ -27,6 +30,25 @@ PLACE_SIGNAL = signal.SIGUSR1
 """The signal at which this process writes to stderr where it is at work."""
 
 
+class EntryCall(Value):
+    """A call of one of our functions, which runs a problem's reference."""
+
+    entry: str
+    """`package.module:function`; it takes the problem and the arguments."""
+    problem: Problem
+    arguments: dict[str, JsonValue] = {}
+
+
+class EntryAnswer(Value):
+    """The result of an `EntryCall`, or why there is none."""
+
+    result: JsonValue = None
+    problem_error: str = ""
+    """The reference's own error, as one line."""
+    internal_error: str = ""
+    """An error of ours."""
+
+
 class TrialOutcome(Value):
     """What came of one trial."""
 
@@ -37,7 +59,7 @@ class TrialOutcome(Value):
 
 
 def main() -> None:
-    """Tries one reference after the other, as the parent process asks over the pipe."""
+    """Runs one reference after the other, as the parent process asks over the pipe."""
     connection, _ = connection_to_parent()
     end_with_parent()
     import torch
@@ -51,10 +73,10 @@ def main() -> None:
     connection.send_bytes(b"ready")
     while True:
         try:
-            job: dict[str, Any] = json.loads(connection.recv_bytes())
+            call = EntryCall.model_validate_json(connection.recv_bytes())
         except EOFError:
             return
-        connection.send_bytes(_answer(job).encode())
+        connection.send_bytes(_answer(call).model_dump_json().encode())
 
 
 def _raise_exit(status: int) -> NoReturn:
@@ -62,15 +84,21 @@ def _raise_exit(status: int) -> NoReturn:
     raise SystemExit(status)
 
 
-def _answer(job: dict[str, Any]) -> str:
-    """The outcome of one job as JSON."""
-    problem = Problem(name=job["name"], source=job["source"])
+def _answer(call: EntryCall) -> EntryAnswer:
+    module, _, name = call.entry.partition(":")
     try:
-        try_reference(problem)
-        outcome = TrialOutcome(randomness=randomness_of(problem, train_mode=job["train_mode"]))
+        function: Callable[..., JsonValue] = getattr(importlib.import_module(module), name)
+        return EntryAnswer(result=function(call.problem, **call.arguments))
     except ProblemError as error:
-        outcome = TrialOutcome(error=str(error))
-    return outcome.model_dump_json()
+        return EntryAnswer(problem_error=str(error))
+    except Exception as error:
+        return EntryAnswer(internal_error=f"{type(error).__name__}: {error}")
+
+
+def trial(problem: Problem, train_mode: bool) -> JsonValue:
+    """An entry: tries the reference, and returns the `TrialOutcome` as JSON. Raises ProblemError where it fails."""
+    try_reference(problem)
+    return TrialOutcome(randomness=randomness_of(problem, train_mode=train_mode)).model_dump(mode="json")
 
 
 def try_reference(problem: Problem) -> None:

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.policies.base import Value
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.reference_trials.trials import reference_trials
+from kernelwright.tools.reference_trials.worker import TrialOutcome
 from kernelwright.tools.report import InfrastructureError, Report
 from kernelwright.tools.source import candidate_hash
 from kernelwright.worker_process import end_with_parent
@@ -168,7 +170,10 @@ class JudgePool:
 
     def _submitted(self, problem: Problem, source: str, options: Options | None) -> PendingVerdict:
         self._sent += 1
-        return PendingVerdict(self._pool.submit(_evaluate, self._sent, problem, source, options), self._sent)
+        in_training = options is not None and options.train_mode
+        reference = reference_trials().known_outcome(problem, train_mode=in_training)
+        work = self._pool.submit(_evaluate, self._sent, problem, source, options, reference)
+        return PendingVerdict(work, self._sent)
 
     def _forget(self, key: tuple[str, str, str], waiting: PendingVerdict) -> None:
         with self._lock:
@@ -272,9 +277,15 @@ def _close() -> None:
         _judge.close()
 
 
-def _evaluate(number: int, problem: Problem, source: str, options: Options | None) -> tuple[float, Report]:
+def _evaluate(
+    number: int, problem: Problem, source: str, options: Options | None, reference: TrialOutcome | None
+) -> tuple[float, Report]:
+    """reference: the outcome of a trial that the training made; None where this process is to try the reference."""
     started, note = time.monotonic(), _inside / str(number)
     note.touch()
+    if reference is not None:
+        in_training = options is not None and options.train_mode
+        reference_trials().remember(problem, reference, train_mode=in_training)
     try:
         report = _judge.evaluate(problem, source, options)
     except Exception as error:

@@ -23,7 +23,6 @@ from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.reference_trials.trials import ReferenceTrials
 from kernelwright.tools.report import Cheat, Fault, InfrastructureError
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ class Rounds:
         self._options, self._formula, self._name = options, formula, name
         self._rank, self._world, self._together = rank, world, together
         self._lanes: Lanes | None = None
-        self._trials = ReferenceTrials()
         self._stopped = False
         self._lock = threading.Lock()
 
@@ -121,7 +119,7 @@ class Rounds:
                 raise KeyboardInterrupt
         run = self._store.open_run(name, {"step": step, "group": group, "policy": options.policy})
         lane = PolicyLane(self._policy, lanes.policy, lanes.close, self._together)
-        judging = RunJudge(self._judges, judge_options(options.judge, options.own_work), self._trials)
+        judging = RunJudge(self._judges, judge_options(options.judge, options.own_work))
         return Batch(self._store, run, jobs, lane, judging, settings, lanes, give_up=give_up)
 
 

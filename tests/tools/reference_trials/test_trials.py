@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.reference_trials.process import TrialProcess
 from kernelwright.tools.reference_trials.trials import ReferenceTrials
 
 FORM = """import os, sys
@@ -105,8 +104,7 @@ def test_a_reference_written_for_a_gpu_works_on_a_cpu(trials, text):
 
 
 @pytest.mark.parametrize("place", ["top", "forward"])
-def test_a_reference_that_loops_is_ended_and_named_with_its_line(place, monkeypatch):
-    monkeypatch.setattr(ReferenceTrials, "new_process", TrialProcess)  # it ends the process that others would share
+def test_a_reference_that_loops_is_ended_and_named_with_its_line(place):
     with ReferenceTrials(seconds=1.0) as trials, pytest.raises(ProblemError) as refused:
         trials.require_working(problem_with({place: "while True: pass"}))
     where = "when it is imported, line 4" if place == "top" else "in forward, line 15"

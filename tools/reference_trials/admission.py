@@ -1,0 +1,20 @@
+"""Admits a problem to a judge: its reference is tried in a process of its own, and its mode is chosen.
+
+Every judge calls `admit` before it runs a reference, so that none of its users can forget it.
+"""
+
+from __future__ import annotations
+
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.reference_trials.eval_mode import JudgedProblem, as_judged
+from kernelwright.tools.reference_trials.trials import reference_trials
+
+
+def admit(problem: Problem, *, train_mode: bool) -> JudgedProblem:
+    """Returns the problem as it is judged. A problem that was admitted before costs nothing.
+
+    train_mode: it is judged as it is built, and not in eval mode. Raises ProblemError where the reference fails, takes
+    too much time or ends its process; and InfrastructureError where no process starts.
+    """
+    reference_trials().require_working(problem, train_mode=train_mode, may_be_random=True)
+    return JudgedProblem(problem) if train_mode else as_judged(problem)

@@ -1,0 +1,111 @@
+"""Keeps warm processes that run references, and starts another where one is ended.
+
+A process costs some hundred megabytes of memory, so that one which nobody has asked for a while is ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from pydantic import JsonValue
+
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.reference_trials.process import ReferenceProcess
+from kernelwright.tools.report import InfrastructureError
+from kernelwright.worker_process import WorkerDied, WorkerTimedOut
+
+MAX_PROCESSES = 2
+"""Processes at the same time: a reference that loops does not keep the others waiting until its time limit."""
+IDLE_SECONDS = 60.0
+"""Seconds after its last reference at which a process is ended."""
+
+
+class ReferenceStopped(ProblemError):
+    """The reference took too much time, or ended its process. Another try may end otherwise on a less loaded machine."""
+
+
+class ReferenceProcesses:
+    """Runs entries in warm processes. Thread-safe."""
+
+    new_process: Callable[[], ReferenceProcess] = ReferenceProcess
+    """Starts a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(MAX_PROCESSES)
+        self._idle: list[ReferenceProcess] = []
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        """Starts a process, which imports torch beside whatever is done until it is used. Raises
+        InfrastructureError.
+        """
+        with self._lock:
+            if not self._idle:
+                self._idle.append(type(self).new_process())
+            self._end_idle_later()
+
+    def run(self, entry: str, problem: Problem, arguments: Mapping[str, JsonValue], seconds: float) -> JsonValue:
+        """Returns the result of `entry` (`package.module:function`), called with the problem and the arguments.
+
+        Raises ProblemError with the reference's line where it fails, ReferenceStopped where it takes more than
+        `seconds` or ends its process, and InfrastructureError where no process starts.
+        """
+        with self._process() as process:
+            try:
+                answer = process.run(entry, problem, arguments, seconds)
+            except WorkerTimedOut:
+                raise ReferenceStopped(
+                    f"the reference {problem.name} fails{process.place()}: it took more than {seconds:g} s"
+                ) from None
+            except WorkerDied as death:
+                raise ReferenceStopped(f"the reference {problem.name} fails{process.place()}: {death}") from None
+        if answer.internal_error:
+            raise InfrastructureError(f"internal error, please report it: {entry}: {answer.internal_error}")
+        if answer.problem_error:
+            raise ProblemError(answer.problem_error)
+        return answer.result
+
+    @contextmanager
+    def _process(self) -> Iterator[ReferenceProcess]:
+        """Gives an idle process, or a new one. It is ended where the block raises: a late answer would be taken for
+        that of the next reference.
+        """
+        with self._places:
+            process = self._idle_process() or type(self).new_process()
+            try:
+                yield process
+            except BaseException:
+                process.end()
+                raise
+            with self._lock:
+                self._idle.append(process)
+                self._end_idle_later()
+
+    def _idle_process(self) -> ReferenceProcess | None:
+        """Takes an idle process that is still alive; None where there is none."""
+        while True:
+            with self._lock:
+                process = self._idle.pop() if self._idle else None
+            if process is None or process.is_alive:
+                return process
+            process.end()
+
+    def _end_idle_later(self) -> None:
+        """Ends the idle processes after IDLE_SECONDS in which none was used. The caller holds the lock."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(IDLE_SECONDS, self.close)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def close(self) -> None:
+        """Ends the idle processes; the next entry starts another one."""
+        with self._lock:
+            processes, self._idle = self._idle, []
+            if self._timer is not None:
+                self._timer.cancel()
+        for process in processes:
+            process.close()
