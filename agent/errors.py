@@ -27,7 +27,9 @@ class Exit(IntEnum):
     INFRASTRUCTURE = 3
     """This machine failed, or Kernelwright did: the candidate was not judged."""
     NEEDS_GPU = 4
-    """For `check`: nothing was found wrong, and the answers can be checked on a GPU only."""
+    """For `check` and `solve`: nothing was found wrong, and the answers can be checked on a GPU only."""
+    NOT_CHECKED = 5
+    """For `check` and `solve`: nothing was found wrong, and the answers were not checked; the report says why."""
     INTERRUPTED = 130
     """Ctrl-C. Of another signal it is 128 and its number: 143 for SIGTERM, 129 for SIGHUP."""
     NOBODY_READS = 141
@@ -61,6 +63,12 @@ def _current_folder_is_gone() -> bool:
 
 MAX_NAME_CHARACTERS = 300
 """Characters of a file's name that a message repeats."""
+
+
+def exit_of_outcome(outcome: str) -> Exit:
+    """Returns the exit status of a command that judged one candidate. outcome: a `ReportOutcome`."""
+    statuses = {"correct": Exit.DONE, "needs_gpu": Exit.NEEDS_GPU, "not_checked": Exit.NOT_CHECKED}
+    return statuses.get(outcome, Exit.INCORRECT)
 
 
 def require(*modules: str) -> None:

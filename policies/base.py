@@ -76,6 +76,8 @@ class Request(Value):
     """Number of completions that the thread has had. A scripted run that was killed continues with the right answer."""
     fault: str | None = None
     """The fault of the candidate that is to be repaired; None where there is none."""
+    deadline: float | None = Field(default=None, exclude=True)
+    """Time of the monotonic clock of this machine at which nobody waits for the answer any more; never stored."""
 
     def repeated(self, count: int) -> list[Request]:
         """Returns `count` independent requests: with the seeds seed, seed + 1, ... where a seed was given."""

@@ -17,6 +17,7 @@ from kernelwright.policies.base import (
     PolicyUnavailable,
     Request,
 )
+from kernelwright.policies.deadlines import check_deadline, latest_deadline, seconds_until
 from kernelwright.policies.forwarding import Forwarding
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ class RetryingPolicy(Forwarding):
             raise AskingInterrupted(asked.lost()) from interrupt
         return [asked.finished[index] for index in range(len(requests))]
 
+    def _sleep_until(self, seconds: float, deadline: float | None) -> None:
+        """Waits before the next question. Raises DeadlineReached where it would come too late."""
+        left = seconds_until(deadline)
+        self._sleep(seconds if left is None else min(seconds, left))
+        check_deadline(deadline)
+
     def _explain(self, error: PolicyError, asked: _Asked) -> None:
         """Adds to the message why it is not asked again."""
         if not isinstance(error, PolicyUnavailable):
@@ -98,7 +105,7 @@ class RetryingPolicy(Forwarding):
             retry=tenacity.retry_if_exception(lambda error: asked.may_ask_again(error)),
             wait=wait,
             stop=tenacity.stop_before_delay(self._budget),
-            sleep=self._sleep,
+            sleep=lambda seconds: self._sleep_until(seconds, asked.deadline),
             before_sleep=tell,
             reraise=True,
         )
@@ -111,10 +118,12 @@ class _Asked:
         self._policy, self._requests = policy, requests
         self.finished: dict[int, Completion] = {}
         self._paid: dict[int, tuple[PaidReply, ...]] = {}
+        self.deadline = latest_deadline(requests)
 
     def ask_for_the_rest(self) -> None:
         """Asks for what is not finished. Raises PolicyError."""
         missing = [index for index in range(len(self._requests)) if index not in self.finished]
+        check_deadline(self.deadline)
         try:
             completions = self._policy.sample([self._requests[index] for index in missing])
         except PolicyError as error:

@@ -22,6 +22,7 @@ from kernelwright.policies.base import (
     Usage,
     Value,
 )
+from kernelwright.policies.deadlines import check_deadline, latest_deadline, seconds_until
 
 
 class ScriptPart(Value):
@@ -82,7 +83,10 @@ class ScriptedPolicy:
                 error.finished = finished
                 raise
         if self._script.seconds:
-            time.sleep(self._script.seconds)
+            deadline = latest_deadline(requests)
+            left = seconds_until(deadline)
+            time.sleep(self._script.seconds if left is None else min(self._script.seconds, left))
+            check_deadline(deadline)
         latency = time.monotonic() - started
         return [completion.with_(latency=latency) for completion in finished.values()]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, func, or_, select
 from sqlalchemy.engine import Connection
 from sqlmodel import col
 
@@ -17,6 +17,8 @@ from kernelwright.store.records import TrajectoryStart
 from kernelwright.store.rows import add_and_read, add_row, check_there, existing_row, row_from_values, update_row
 from kernelwright.tools.report import clean_text
 
+TIME_LIMIT = "wall"
+"""The stop reason of a trajectory that ended at its time limit: the same command gives it the time once more."""
 _RUN = select(col(BatchRun.id)).where(col(BatchRun.name) == bindparam("name"))
 _IN_RUN = select(Trajectory).where(
     col(Trajectory.run_id) == bindparam("run_id"),
@@ -51,15 +53,16 @@ def begin_in_run(
 def begin(
     connection: Connection, start: TrajectoryStart, resume: bool, forked_from: int | None, owner: str, now: float
 ) -> Trajectory:
-    """Outside of a run: resumes the latest unfinished trajectory with this key and origin that no process works on, or
-    begins a new one.
+    """Outside of a run: resumes the latest trajectory with this key and origin that no process works on and that is
+    unfinished or ended at its time limit, or begins a new one.
     """
     lock_trajectories(connection)
     same = (col(Trajectory.run_id).is_(None), col(Trajectory.key) == start.key)
     if resume:
         origin = col(Trajectory.forked_from_id)
         forked = origin.is_(None) if forked_from is None else origin == forked_from
-        unfinished = (*same, col(Trajectory.finished).is_(None), forked)
+        may_go_on = or_(col(Trajectory.finished).is_(None), col(Trajectory.stop_reason) == TIME_LIMIT)
+        unfinished = (*same, may_go_on, forked)
         held_by = select(col(Trajectory.id), col(Trajectory.owner), col(Trajectory.lease)).where(*unfinished)
         for id, holder, lease in connection.execute(held_by.order_by(col(Trajectory.id).desc())).all():
             if is_free(holder, lease, owner, now):
@@ -84,7 +87,7 @@ def lease_fields(id: int, holder: str, lease: float, owner: str, now: float) -> 
 
 def _resumed(connection: Connection, row: Trajectory, owner: str, now: float) -> Trajectory:
     taken = lease_fields(row.id, row.owner, row.lease, owner, now)
-    update_row(connection, Trajectory, row.id, {**taken, "stop_reason": None, "message": ""})
+    update_row(connection, Trajectory, row.id, {**taken, "stop_reason": None, "message": "", "finished": None})
     return existing_row(connection, Trajectory, row.id)
 
 

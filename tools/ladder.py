@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,9 @@ from kernelwright.tools.judging.rules import Rules
 from kernelwright.tools.judging.turns import Turns
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.admission import admit
-from kernelwright.tools.reference_trials.contract_sizes import is_guarded, with_fixed_sizes
+from kernelwright.tools.reference_trials.contract_sizes import is_guarded, outside_contract, with_fixed_sizes
 from kernelwright.tools.references.torch_settings import single_threaded
-from kernelwright.tools.report import Environment, Failed, Report, Rung
+from kernelwright.tools.report import Environment, Failed, Report, Rung, Tried
 from kernelwright.tools.report_parts import (
     compile_warnings,
     degenerate_answers,
@@ -56,6 +56,19 @@ class SharedResources:
     def on_gpu(self) -> bool:
         """Whether verdicts are made on a GPU."""
         return self.device.startswith("cuda")
+
+
+@dataclass(frozen=True)
+class ContractSizes:
+    """The sizes at which a candidate is checked on a CPU, and those that its own guard keeps out."""
+
+    selection: Selection
+    candidate: TracedCandidate
+    """With its traces at the sizes of `selection`."""
+    outside: tuple[Tried, ...] = ()
+    """Drawn sizes that lie outside of its contract."""
+    fixed: dict[str, int] = field(default_factory=dict)
+    """Sizes that its guard fixes, with the problem's own values."""
 
 
 class Ladder:
@@ -103,37 +116,37 @@ class Ladder:
         candidate = without_failed_configurations(candidate, binaries)
         if resources.on_gpu:
             return self._on_gpu(judge, report, candidate, selection, seed, binaries)
+        checked = ContractSizes(selection, candidate)
         if self._asked.interpret is not False and is_guarded(candidate.failures, selection.base.index):
-            selection, candidate = self._within_contract(candidate, selection, seed)
-        return self._interpreted(judge, report, candidate, selection, seed)
+            checked = self._within_contract(candidate, selection, seed)
+        return self._interpreted(judge, report, checked, seed)
 
     # -------------------------------------------------------------- on a CPU
-    def _within_contract(
-        self, candidate: TracedCandidate, selection: Selection, seed: int
-    ) -> tuple[Selection, TracedCandidate]:
+    def _within_contract(self, candidate: TracedCandidate, selection: Selection, seed: int) -> ContractSizes:
         """Other sizes for a candidate whose guard raises at the small ones, and its traces there: those that it fixes
         keep the problem's own values. As they are where it takes no other size at all.
         """
+        unchanged = ContractSizes(selection, candidate)
         front, asked = self._resources.front(), self._asked
         with self._at(Lane.CPU), single_threaded():
             free = front.free_sizes(self._problem, self._source, selection.base.sizes, asked)
             if not free:
-                return selection, candidate
+                return unchanged
             problem, fixed = with_fixed_sizes(self._problem, free)
             chosen = select_sizes(problem, self._source, "cpu", seed, asked.sizes)
             if chosen.too_large or not chosen.base.sizes:
-                return selection, candidate
+                return unchanged
             self._say("tracing within the sizes that the candidate takes")
             only_trace = asked.with_(targets=asked.targets[:1])
             again, _, _ = front.traced_and_compiled(problem, self._source, chosen, only_trace, seed, self._say)
         names = ", ".join(f"{name} {value}" for name, value in fixed.items())
         note = f"own size only of {names}: the candidate raises at others, which are outside of its contract"
-        return chosen.with_(notes=(*chosen.notes, note)), again
+        outside = outside_contract(selection.every, candidate.failures)
+        return ContractSizes(chosen.with_(notes=(*chosen.notes, note)), again, outside, fixed)
 
-    def _interpreted(
-        self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int
-    ) -> Report:
+    def _interpreted(self, judge: Judge, report: Report, checked: ContractSizes, seed: int) -> Report:
         """Replays under the interpreter. Where that is not asked for, the report as it is."""
+        selection, candidate = checked.selection, checked.candidate
         if self._asked.interpret is False:
             return report
         if selection.too_large:
@@ -144,10 +157,13 @@ class Ladder:
             judged = self._resources.front().all_kernels_checked(
                 judge, judged, self._problem, self._source, candidate, selection, seed, self._asked, self._rules
             )
-        result = judged.result.with_(sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes))
+        result = judged.result.with_(
+            sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes),
+            tried=(*judged.result.tried, *checked.outside), fixed_sizes=checked.fixed,
+        )  # fmt: skip
         if judged.needs_gpu:
             return _without_answers(report, judged.needs_gpu, f"needs a GPU ({judged.needs_gpu})")
-        return with_verdict(report, judged.with_result(result), Rung.INTERPRETED, interpreted=result)
+        return with_verdict(report, self._problem, judged.with_result(result), Rung.INTERPRETED, interpreted=result)
 
     # -------------------------------------------------------------- on a GPU
     def _on_gpu(
@@ -161,7 +177,7 @@ class Ladder:
                 candidate, selection.base, selection.others, seed, self._rules, binaries=binaries, progress=self._say,
                 take_whole=take_whole,
             )  # fmt: skip
-            report = with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.result)
+            report = with_verdict(report, self._problem, judged, Rung.CORRECTNESS, correctness=judged.result)
             if report.correct and self._asked.profile:
                 report = self._profiled(judge, report, candidate, selection, seed, binaries)
         return self._extras(report) if report.correct and self._asked.profile else report

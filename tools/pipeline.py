@@ -49,6 +49,8 @@ RESOURCE_ERRNOS = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENO
 """Errors of this machine when it runs out of a resource. A candidate that reaches its own limits only ends its own
 processes.
 """
+TIME_LIMITS = {"compile_seconds", "seconds", "lease_seconds"}
+"""Options that decide no verdict that is kept: one that a time limit ended is judged again."""
 COMPILE_PROCESSES = max(1, min(8, (os.cpu_count() or 2) // 2))
 """Processes that the kernels of one candidate are compiled in."""
 WARM_KINDS = {
@@ -211,7 +213,8 @@ class Evaluator:
         rule = Rule.parse(asked.own_work)
         own, key = candidate_hash(source), ""
         if self._cache:
-            key = self._cache.key(own, problem.hash, self.environment(), asked.model_dump_json())
+            rules = asked.model_dump_json(exclude=TIME_LIMITS)
+            key = self._cache.key(own, problem.hash, self.environment(), rules)
             if known := self._cache.find(key):
                 return known
         report = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash=own)

@@ -100,7 +100,13 @@ class ReportOutcome(StrEnum):
     NEEDS_GPU = "needs_gpu"
     """Nothing was found wrong, and its answers can be checked on a GPU only."""
     NOT_CHECKED = "not_checked"
-    """Nothing was found wrong, and its answers were not checked: it was not asked for, or the judge itself failed."""
+    """Nothing was found wrong, and its answers were not checked: it was not asked for, the judge could not check what
+    this kernel does, or the judge itself failed.
+    """
+
+
+UNCHECKED_FAULTS = frozenset({Fault.UNJUDGED, Fault.UNCHECKED})
+"""Faults with which a candidate was not found wrong, but not checked."""
 
 
 class KernelResources(Value):
@@ -197,8 +203,12 @@ class SizeOutcome(StrEnum):
 
     RIGHT = "right"
     WRONG = "wrong"
+    OUTSIDE_CONTRACT = "outside_contract"
+    """The candidate's own host code raises there, so that it takes no input of that size. Allowed at sizes that are not
+    the problem's own.
+    """
     REFUSED = "refused"
-    """The candidate's own host code raises there. Allowed at sizes that are not the problem's own."""
+    """A kernel does not compile or launch there for want of the GPU's resources. Allowed as OUTSIDE_CONTRACT is."""
     UNUSED = "unused"
     """The reference itself does not run there."""
 
@@ -243,6 +253,10 @@ class CorrectnessResult(Value):
     own_work: OwnWork | None = None
     sizes: dict[str, int] = {}
     """Module-level integers it was judged with where they are not the problem's own."""
+    fixed_sizes: dict[str, int] = {}
+    """Module-level integers that the candidate's own guard fixes to the problem's values: none of its sizes varies
+    them.
+    """
     weights_reloaded: bool | None = None
     """False where the candidate's parameters could not be matched with the reference's; None where there are none."""
     deterministic: bool | None = None
@@ -317,6 +331,8 @@ class Report(Value):
 
     Such a problem earns no reward.
     """
+    narrow_contract: str = ""
+    """Why a correct candidate earns no full reward: its own guard takes too few sizes. Empty for every other."""
     eval_mode: str = ""
     """Why the module was judged in eval mode: `the module's Dropout draws random numbers in training mode`. Empty where
     it was judged as it is built.
@@ -367,7 +383,7 @@ class Report(Value):
         """What it says of the candidate, in one word. Part of the JSON."""
         if self.correct:
             return ReportOutcome.CORRECT
-        if self.failure is not None and self.failure.fault is not Fault.UNJUDGED:
+        if self.failure is not None and self.failure.fault not in UNCHECKED_FAULTS:
             return ReportOutcome.INCORRECT
         return ReportOutcome.NEEDS_GPU if self.needs_gpu else ReportOutcome.NOT_CHECKED
 
@@ -386,6 +402,22 @@ class Report(Value):
         fault = f"{self.failure.fault} ({self.failure.cheat})" if self.failure.cheat else self.failure.fault.value
         message = " ".join(clean_text(self.failure.message, 300).split())
         return f"ended at {self.ended_at}: {fault}: {message}".removesuffix(": ")
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def reward_eligible(self) -> bool:
+        """Whether it may earn a full reward. Part of the JSON."""
+        return not self.reward_ineligible_because
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def reward_ineligible_because(self) -> str:
+        """Why it may earn no full reward, in one line; empty where it may. Part of the JSON."""
+        if not self.correct:
+            return f"it is not correct: {self.outcome.value.replace('_', ' ')}"
+        if self.degenerate:
+            return f"the problem cannot tell a right answer from: {', '.join(self.degenerate)}"
+        return self.narrow_contract
 
     @property
     def speedup(self) -> float | None:

@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from kernelwright.tools.judging.rules import JudgeFindings
+from kernelwright.tools.judging.rules import JudgeFindings, narrow_contract
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Rung
 
@@ -22,12 +22,13 @@ def failure_of_judge(error: Exception) -> Failure:
     )
 
 
-def with_verdict(report: Report, judged: JudgeFindings, rung: Rung, **stage: Any) -> Report:
-    """Returns the report with one correctness rung added."""
+def with_verdict(report: Report, problem: Problem, judged: JudgeFindings, rung: Rung, **stage: Any) -> Report:
+    """Returns the report with one correctness rung added. problem: with its own sizes."""
     result = judged.result
+    correct = result.failure is None
     return report.with_(
-        rung=rung, failure=report.failure or result.failure, correct=result.failure is None,
-        correct_kb=result.correct_kb,
+        rung=rung, failure=report.failure or result.failure, correct=correct,
+        correct_kb=result.correct_kb, narrow_contract=narrow_contract(problem, result) if correct else "",
         judged_on=result.device, own_work=result.own_work, **stage,
     )  # fmt: skip
 

@@ -57,10 +57,12 @@ def run_batch(
     db: str | None = None, at_once: int = MAX_RUNS_AT_ONCE, workers: int = 2, against: str | None = None,
     judges: Evaluates | None = None,
     watch: Callable[[Batch], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> BatchResult:  # fmt: skip
     """Begins or goes on, until all is done or Ctrl-C; the report is written either way.
 
-    judges: where verdicts are made, `workers` at a time; None makes them here. Raises what concerns every run.
+    judges: where verdicts are made, `workers` at a time; None makes them here. say: shows the current step. tell:
+    prints a line for each kernel that is written. Raises what concerns every run.
     """
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     interrupted = False
@@ -86,7 +88,9 @@ def run_batch(
                 interrupted = True
             standing = batch.standing
         say("writing the report")
-        report, files = write_everything(store, name, folder, against, {p.name: p.title for p in problems if p.title})
+        report, files = write_everything(
+            store, name, folder, against, {p.name: p.title for p in problems if p.title}, tell
+        )
     return BatchResult(
         run=name, standing=standing, report=report, folder=str(folder), files=tuple(map(str, files)),
         interrupted=interrupted, note=embedded_policy_note(settings.policy) if run.id == 1 else "",
@@ -150,8 +154,9 @@ def _evaluator(settings: Settings, lanes: Lanes, db: str | None, say: Callable[[
 
 
 def write_everything(
-    store: Store, name: str, folder: Path, against: str | None, titles: Mapping[str, str]
-) -> tuple[RunReport, list[Path]]:
+    store: Store, name: str, folder: Path, against: str | None, titles: Mapping[str, str],
+    tell: Callable[[str], None] = lambda line: None,
+) -> tuple[RunReport, list[Path]]:  # fmt: skip
     """Writes report.md, .csv, .json and .html, the best kernel of each sample under kernels/, and KernelBench's layout
     where the run has problems of it, a folder a policy where there are several.
 
@@ -161,7 +166,7 @@ def write_everything(
     files = write_report(report, folder)
     everything = read_samples(store, TrajectoryFilter(run=name))
     kernels = folder / "kernels"
-    for file_name, text in kernel_files(store, everything):
+    for file_name, text in kernel_files(store, everything, tell):
         kernels.mkdir(exist_ok=True)
         write_text(kernels / file_name, text)
     if kernels.is_dir():

@@ -16,14 +16,49 @@ import ast
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from kernelwright.agent.contracts.reference_facts import Parameter, facts_of
 from kernelwright.errors import InputError
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.reference_trials.trials import reference_trials
+from kernelwright.tools.report import Value
 from kernelwright.tools.source import ENTRY_POINT, kernels
 
 WEIGHTS_FUNCTION = "model_of_the_problem"
 """The function of a wrapped file that gives the class whose constructor makes the weights."""
+
+
+class ProblemInterface(Value):
+    """Names and numbers of what a problem gives to a function."""
+
+    input_count: int
+    weights: tuple[str, ...] = ()
+    """Names of parameters and buffers of `Model`."""
+    forward: tuple[Parameter, ...] = ()
+    constructor: tuple[Parameter, ...] = ()
+
+
+def interface_of(problem: Problem) -> ProblemInterface:
+    """Returns the interface of a problem, whose reference runs in a process of its own. Raises ProblemError."""
+    return ProblemInterface.model_validate(reference_trials().run(f"{__name__}:describe_here", problem, {}))
+
+
+def describe_here(problem: Problem) -> JsonValue:
+    """An entry of the process for references: returns the `ProblemInterface` as JSON."""
+    from kernelwright.tools.references.input_spec import input_spec
+    from kernelwright.tools.sizing.small_sizes import shrink
+
+    spec = input_spec(problem)
+    facts = facts_of(problem, shrink(problem).sizes)
+    interface = ProblemInterface(
+        input_count=len(spec.inputs),
+        weights=tuple(weight.name for weight in spec.weights),
+        forward=facts.forward,
+        constructor=facts.constructor,
+    )
+    return interface.model_dump(mode="json")
 
 
 def split_name(argument: Path) -> tuple[Path, str]:
@@ -97,21 +132,17 @@ def _function(
 
 
 def _wrapped(source: str, function: ast.FunctionDef, problem: Problem) -> str:
-    from kernelwright.tools.references.input_spec import input_spec
-    from kernelwright.tools.sizing.small_sizes import shrink
-
-    spec = input_spec(problem)
-    facts = facts_of(problem, shrink(problem).sizes)
-    weights = _weight_names([weight.name for weight in spec.weights])
-    settings = [parameter.name for parameter in facts.constructor]
-    forward_names = [parameter.name for parameter in facts.forward[: len(spec.inputs)]]
+    interface = interface_of(problem)
+    weights = _weight_names(interface.weights)
+    settings = [parameter.name for parameter in interface.constructor]
+    forward_names = [parameter.name for parameter in interface.forward[: interface.input_count]]
     inputs = [name for name in forward_names if name.isidentifier()]
-    if len(inputs) != len(spec.inputs):
-        inputs = [f"input_{index}" for index in range(len(spec.inputs))]
+    if len(inputs) != interface.input_count:
+        inputs = [f"input_{index}" for index in range(interface.input_count)]
     values = _values(function, inputs, weights, settings, problem)
-    base = f"{WEIGHTS_FUNCTION}()" if spec.weights else "torch.nn.Module"
-    model = _model_text(problem) if spec.weights else ""
-    constructor = _constructor(facts.constructor, values, bool(spec.weights))
+    base = f"{WEIGHTS_FUNCTION}()" if interface.weights else "torch.nn.Module"
+    model = _model_text(problem) if interface.weights else ""
+    constructor = _constructor(interface.constructor, values, bool(interface.weights))
     return (
         f"{source.rstrip()}\n\n\nimport torch\n\n\n{model}class {ENTRY_POINT}({base}):\n{constructor}"
         f"    def forward(self, {', '.join(inputs)}):\n        return {function.name}({', '.join(values)})\n"

@@ -166,8 +166,11 @@ def _run(
 
     refuse_unwritable_folder(folder)
     try:
-        with announce_stops(PAUSING_MESSAGE), live_batch(quiet) as (watch, say):
-            batched = run_batch(chosen, policy, settings, name=name, folder=folder, watch=watch, say=say, **how)
+        with announce_stops(PAUSING_MESSAGE), live_batch(quiet) as live:
+            batched = run_batch(
+                chosen, policy, settings, name=name, folder=folder, watch=live.watch, say=live.say, tell=live.tell,
+                **how,
+            )  # fmt: skip
     finally:
         policy.close()
     _show(batched, as_json)

@@ -84,7 +84,8 @@ def check(
     """Judge one kernel: does it compile, is it right, does it do its own work, how fast is it?
 
     Exits with 0 only for a correct kernel that does its own work, 1 where it is not, 2 for what cannot be used, 3 where
-    this machine failed, 4 where nothing is wrong so far and its answers can be checked on a GPU only.
+    this machine failed, 4 where nothing is wrong so far and its answers can be checked on a GPU only, 5 where nothing
+    is wrong so far and its answers were not checked.
     """
     from kernelwright.agent.candidates.bare_functions import as_candidate, split_name
     from kernelwright.agent.candidates.candidate_files import read_candidate
@@ -135,11 +136,9 @@ def check(
 
 def exit_status(report: Report) -> int:
     """Returns the exit status of `agent check` for a report."""
-    from kernelwright.agent.errors import Exit
-    from kernelwright.tools.report import ReportOutcome
+    from kernelwright.agent.errors import exit_of_outcome
 
-    statuses = {ReportOutcome.CORRECT: Exit.DONE, ReportOutcome.NEEDS_GPU: Exit.NEEDS_GPU}
-    return int(statuses.get(report.outcome, Exit.INCORRECT))
+    return int(exit_of_outcome(report.outcome))
 
 
 def named_problem(

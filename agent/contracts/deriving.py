@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pydantic import JsonValue
+
 from kernelwright.agent.contracts.contract import (
     INT32_ELEMENTS,
     AnyContract,
@@ -22,6 +24,7 @@ from kernelwright.agent.contracts.contract import (
 from kernelwright.agent.contracts.reference_facts import Parameter, ReferenceFacts, facts_of, literal
 from kernelwright.agent.contracts.size_names import Row, SizeNames
 from kernelwright.tools.problem import Problem, ProblemError, module_integers
+from kernelwright.tools.reference_trials.trials import reference_trials
 from kernelwright.tools.references.input_spec import InputSpec, input_spec
 from kernelwright.tools.report import CorrectnessResult, Report, SizeOutcome
 
@@ -33,7 +36,22 @@ Leaves = tuple[Any, ...]
 
 
 def contract_of(problem: Problem, report: Report) -> Contract:
-    """Returns the contract of the kernel of a correct report. Raises ProblemError if the reference fails."""
+    """Returns the contract of the kernel of a correct report, for which the reference runs in a process of its own.
+
+    Raises ProblemError if the reference fails, and InfrastructureError if no process starts.
+    """
+    arguments: dict[str, JsonValue] = {"report": report.model_dump(mode="json")}
+    contract = reference_trials().run(f"{__name__}:derive_here", problem, arguments)
+    return Contract.model_validate(contract)
+
+
+def derive_here(problem: Problem, report: JsonValue) -> JsonValue:
+    """An entry of the process for references: returns the contract as JSON."""
+    return derived_contract(problem, Report.model_validate(report)).model_dump(mode="json")
+
+
+def derived_contract(problem: Problem, report: Report) -> Contract:
+    """Returns the contract of the kernel of a correct report. Runs the reference in this process."""
     specs = judged_specs(problem, report)
     facts = facts_of(problem, _small_sizes(problem, specs))
     constructor = _columns([spec.init for spec in specs])

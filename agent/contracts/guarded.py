@@ -52,7 +52,7 @@ def guarded_kernel(problem: Problem, source: str, report: Report, judge: Judge |
     judged = (in_eval_mode(problem) or problem) if report.eval_mode else problem
     try:
         contract = contract_of(judged, report)
-    except ProblemError as error:
+    except (ProblemError, InfrastructureError) as error:
         reason = " ".join(clean_text(error, 200).split())
         return GuardedKernel(text=kernel, lines=(f"# contract   none         {reason}",))
     lines = contract_lines(contract, report)

@@ -1,5 +1,7 @@
 """What a reference does that its inputs' shapes do not tell: names and defaults of its arguments, the inputs that it
 writes to, and whether it computes something else in the other mode.
+
+The reference runs in the process that calls: entries of `tools/reference_trials` call it in a process of its own.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kernelwright.agent.contracts.comments import wrap_comments
@@ -21,13 +21,20 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import clean_text
 
 
-def kernel_files(store: Store, samples: Sequence[Sample]) -> Iterator[tuple[str, str]]:
-    """Name and text of each sample's best candidate; samples without a correct one have none."""
-    for sample in samples:
-        if sample.correct and sample.candidate_id is not None:
-            stem = re.sub(r"\W+", "_", sample.problem.removesuffix(".py")).strip("_") or "kernel"
-            name = f"{stem}_sample_{sample.number}_trajectory_{sample.trajectory_id}.py"
-            yield name, kernel_text(store, sample.candidate_id)
+def kernel_files(
+    store: Store, samples: Sequence[Sample], tell: Callable[[str], None] = lambda _: None
+) -> Iterator[tuple[str, str]]:
+    """Name and text of each sample's best candidate; samples without a correct one have none.
+
+    tell: called with a line before each kernel, whose contract takes seconds to derive.
+    """
+    solved = [sample for sample in samples if sample.correct and sample.candidate_id is not None]
+    for number, sample in enumerate(solved, start=1):
+        assert sample.candidate_id is not None
+        tell(f"writing kernel {number} of {len(solved)}: {sample.problem}, sample {sample.number}")
+        stem = re.sub(r"\W+", "_", sample.problem.removesuffix(".py")).strip("_") or "kernel"
+        name = f"{stem}_sample_{sample.number}_trajectory_{sample.trajectory_id}.py"
+        yield name, kernel_text(store, sample.candidate_id)
 
 
 def kernel_text(store: Store, candidate_id: int) -> str:

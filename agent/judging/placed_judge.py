@@ -29,6 +29,8 @@ class PlacedJudge(ABC):
         self._ended = ended
         self._lock = threading.Lock()
         self._under_way: dict[int, VerdictUnderWay] = {}
+        self._refused: dict[int, Exception] = {}
+        """The exceptions with which callers ended their verdicts, until these have stopped."""
         self._alive = True
         self._closing = False
 
@@ -71,9 +73,14 @@ class PlacedJudge(ABC):
             self._alive = False
 
     def _tell(self, number: int, doing: str) -> None:
-        """Reports the step of a verdict to its callers."""
-        if (work := self._under_way.get(number)) is not None:
+        """Reports the step of a verdict to its caller. An exception of the caller ends the verdict, with itself."""
+        if (work := self._under_way.get(number)) is None:
+            return
+        try:
             work.progress(doing)
+        except Exception as error:
+            self.stop(number)
+            self._refused[number] = error
 
     def _finish(self, number: int | None, outcome: Report | Exception) -> bool:
         """Ends a verdict's future; False where it had ended before."""
@@ -81,8 +88,9 @@ class PlacedJudge(ABC):
             work = self._under_way.pop(number, None) if number is not None else None
         if work is None:
             return False
-        if isinstance(outcome, Exception):
-            work.future.set_exception(outcome)
+        refusal = self._refused.pop(number, None) if number is not None else None
+        if refusal is not None or isinstance(outcome, Exception):
+            work.future.set_exception(refusal or outcome)
         else:
             work.future.set_result(outcome)
         return True

@@ -20,6 +20,7 @@ from kernelwright.agent.loop.run_verdicts import Judges, Tunes, unreadable_repor
 from kernelwright.agent.loop.search import NextTurn, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, Spent, StopReason, exhausted_budget, sum_spent
+from kernelwright.agent.loop.time_limit import TimeLimitReached, check_time, time_limit_seconds
 from kernelwright.policies.base import (
     AskingInterrupted,
     Completion,
@@ -33,6 +34,7 @@ from kernelwright.policies.base import (
     Trouble,
     Usage,
 )
+from kernelwright.policies.deadlines import DeadlineReached
 from kernelwright.policies.inductor.draft import has_split_products, with_fp32_products
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
@@ -116,6 +118,8 @@ class Run:
                 self.step()
         except KeyboardInterrupt:
             self.stop(StopReason.INTERRUPTED)
+        except (DeadlineReached, TimeLimitReached) as error:
+            self.stop(StopReason.WALL, str(error))
         except PolicyUnavailable as error:
             self.stop(StopReason.INFRASTRUCTURE, str(error))
         except PolicyRefused as error:
@@ -155,7 +159,15 @@ class Run:
         acting = asking or self.state is State.TUNE or not judged
         if not acting:
             return None
-        return exhausted_budget(self.settings.budgets, self.spent, asking, solved=self.best is not None)
+        deadline = self._deadline()
+        if deadline is not None and time.monotonic() >= deadline:
+            return StopReason.WALL
+        return exhausted_budget(self.settings.budgets, self.spent, asking)
+
+    def _deadline(self) -> float | None:
+        """Returns the time of the monotonic clock at which the run ends; None where it has no time limit."""
+        seconds = time_limit_seconds(self.settings.budgets, self._earlier, solved=self.best is not None)
+        return None if seconds is None else self._started + seconds
 
     def _makes_exact(self) -> bool:
         """Whether the next turn is the compiler's draft once more, in fp32: `DraftedTurn` answers it."""
@@ -184,7 +196,7 @@ class Run:
     def _ask(self) -> None:
         """Writes the row, asks the policy, and writes the answer."""
         turn = len(self.attempts)
-        request = self._asking.request(self._plan, self.attempts, self.spent)
+        request = self._asking.request(self._plan, self.attempts, self.spent).with_(deadline=self._deadline())
         parent = self._plan.parent
         row = self.store.draft(
             self.trajectory_id,
@@ -220,13 +232,22 @@ class Run:
         parent = self._plan.parent
         if self._plan.action is Action.TUNE and self._tuner is not None and parent is not None:
             self._watch(self, "tuning")
-            return self._tuner.tuned(self.problem, parent, self.spent, lambda doing: self._watch(self, doing))
+            return self._tuner.tuned(self.problem, parent, self.spent, self._watch_until(request.deadline))
         if isinstance(self._policy, HasSeveralAuthors):
             self._policy.on_author = lambda author: self._watch(self, _WAITING_FOR[author])
         else:
             self._watch(self, _WAITING_FOR[Origin.POLICY])
         [completion] = self._policy.sample([request])
         return completion
+
+    def _watch_until(self, deadline: float | None) -> Callable[[str], None]:
+        """Returns what a tuning tells its steps to. It raises TimeLimitReached after the deadline and its grace."""
+
+        def watch(doing: str) -> None:
+            check_time(deadline)
+            self._watch(self, doing)
+
+        return watch
 
     def _answered_without_code(self, attempt: Attempt, completion: Completion) -> None:
         """Stores the answer and its verdict in one transaction: no tool is run for it."""
@@ -243,7 +264,7 @@ class Run:
         assert self.current is not None
         if self.current.report is None:
             report = self._judging.report(
-                self.problem, self.current, self.attempts, lambda doing: self._watch(self, doing)
+                self.problem, self.current, self.attempts, lambda doing: self._watch(self, doing), self._deadline()
             )
             if stop_was_asked() and report.failure is not None and report.failure.fault in UNCACHED_FAULTS:
                 raise KeyboardInterrupt  # a scheduler signals all processes of a job, the candidate's among them

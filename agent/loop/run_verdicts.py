@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.stopping import Spent
+from kernelwright.agent.loop.time_limit import judged_until
 from kernelwright.policies.base import Completion, FinishReason, Origin, ReplyKind
 from kernelwright.tools.markdown.fenced_code import answer_of
 from kernelwright.tools.problem import Problem
@@ -48,9 +49,13 @@ class Judges(Protocol):
         ...
 
     def report(
-        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
-    ) -> Report:
-        """Returns the verdict on an attempt; a program that an earlier attempt of the run had is not judged again."""
+        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
+        deadline: float | None = None,
+    ) -> Report:  # fmt: skip
+        """Returns the verdict on an attempt; a program that an earlier attempt of the run had is not judged again.
+
+        deadline: time of the monotonic clock at which the run ends; raises TimeLimitReached a short grace after it.
+        """
         ...
 
     def gpu_seconds(self, report: Report) -> float:
@@ -71,12 +76,17 @@ class RunJudge:
         reference_trials().require_working(problem, train_mode=self._options.train_mode)
 
     def report(
-        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
-    ) -> Report:
+        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
+        deadline: float | None = None,
+    ) -> Report:  # fmt: skip
         """Returns the verdict that a repeated program had, marked as cached."""
         if (known := _known(attempt, earlier)) is not None:
             return known
-        return self._evaluator.evaluate(problem, attempt.source or "", self._options, progress=say)
+
+        def judge(options: Options, progress: Callable[[str], None]) -> Report:
+            return self._evaluator.evaluate(problem, attempt.source or "", options, progress=progress)
+
+        return judged_until(deadline, self._options, judge, say)
 
     def gpu_seconds(self, report: Report) -> float:
         """Seconds of a GPU that this verdict took."""

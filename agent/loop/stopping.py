@@ -125,7 +125,7 @@ class Budgets(Value):
     gpu_seconds: float | None = Field(default=None, gt=0)
     minutes: float | None = Field(default=None, gt=0)
     minutes_unsolved: float | None = Field(default=None, gt=0)
-    """Minutes of wall-clock time after which a run that has no correct kernel asks its policy no more."""
+    """Minutes of wall-clock time after which a run that has no correct kernel ends."""
 
 
 class Spent(Value):
@@ -160,18 +160,14 @@ def sum_spent(attempts: Sequence[Attempt], seconds: float, lost: Sequence[Usage]
     )
 
 
-def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool, solved: bool = True) -> StopReason | None:
-    """Returns the budget that forbids the next action. `asking`: the action asks the policy, else it runs the tools on
-    the last answer. `solved`: whether there is a correct kernel.
+def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool) -> StopReason | None:
+    """Returns the budget that forbids the next action; the time limit is agent/loop/time_limit.py's. `asking`: the
+    action asks the policy, else it runs the tools on the last answer.
     """
-    if budgets.minutes is not None and spent.seconds >= budgets.minutes * 60:
-        return StopReason.WALL
     if budgets.gpu_seconds is not None and spent.gpu_seconds >= budgets.gpu_seconds:
         return StopReason.GPU_SECONDS
     if not asking:
         return None
-    if budgets.minutes_unsolved is not None and not solved and spent.seconds >= budgets.minutes_unsolved * 60:
-        return StopReason.WALL
     if budgets.turns is not None and spent.turns >= budgets.turns:
         return StopReason.TURNS
     if budgets.tokens is not None and spent.tokens >= budgets.tokens:

@@ -119,8 +119,9 @@ class StoredVerdicts:
         self._turns = turns
 
     def report(
-        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
-    ) -> Report:
+        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
+        deadline: float | None = None,
+    ) -> Report:  # fmt: skip
         """The stored report of this turn, which must have one."""
         report = self._turns[attempt.turn].report
         assert report is not None
@@ -149,8 +150,9 @@ class FreshVerdicts:
         self.judged: set[int] = set()
 
     def report(
-        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
-    ) -> Report:
+        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
+        deadline: float | None = None,
+    ) -> Report:  # fmt: skip
         """Today's report on the stored text, given to `keep`; a turn that is another's, or known, keeps its own."""
         turn = self._turns[attempt.turn]
         if turn.report is not None and (turn.trajectory_id != self._own or self._known(turn)):

@@ -23,6 +23,8 @@ def score_of(report: Report) -> Score:
         gate=0.0 if fault in FAULTS_OF_NO_CANDIDATE or report.degenerate else 1.0,
         speedup=report.speedup,
         share=report.own_work.share if report.own_work else None,
+        reward_eligible=report.reward_eligible,
+        reward_ineligible_because=report.reward_ineligible_because,
         fault=fault,
         mask=fault in UNCACHED_FAULTS or fault is Fault.UNJUDGED,
         explanation=report.explanation,

@@ -205,6 +205,10 @@ class Score(Message):
     """The speedup over eager PyTorch; None where nothing was timed."""
     share: Number | None = None
     """The share of the work that its own kernels do, 0 to 1."""
+    reward_eligible: bool = True
+    """Whether it may earn a full reward: correct, and its own checks take more than one size or free dimension."""
+    reward_ineligible_because: str = ""
+    """Why it may earn no full reward; empty where it may."""
     fault: Fault | None = None
     mask: bool = False
     """True where this verdict should not train: a fault that a loaded machine may cause."""

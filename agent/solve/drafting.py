@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from kernelwright.agent.solve.draft_process import DraftProcess
 from kernelwright.agent.solve.template_drafts import TemplateDrafter
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Origin, Policy
+from kernelwright.policies.deadlines import seconds_until
 from kernelwright.policies.inductor.draft import DRAFT_SECONDS, POLICY_NAME, WARM_UP_ENTRY, Draft, Mode, draft
 from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.tools.faults import Fault, InfrastructureError
@@ -86,7 +88,7 @@ class Drafter(AbstractContextManager["Drafter"]):
             return policy
         if settings.draft not in {kind.value for kind in DraftKind}:
             source = read_candidate(Path(settings.draft).expanduser())
-            return DraftedTurn(policy, lambda: Draft(source=source), Origin.FILE)
+            return DraftedTurn(policy, lambda _: Draft(source=source), Origin.FILE)
         turn = 1 if settings.draft == DraftKind.AUTO else 0
         with suppress(InfrastructureError):  # who asks for a draft hears of it
             self._process.begin()  # torch and the compiler take seconds to import, in which others prepare and answer
@@ -95,21 +97,22 @@ class Drafter(AbstractContextManager["Drafter"]):
         tf32 = settings.device != "cpu" and settings.precision in ("", "any")
         split = settings.device != "cpu" and settings.precision in ("", "split", "any")
 
-        def made(split: bool) -> Draft:
+        def made(split: bool, deadline: float | None) -> Draft:
             judged = problem if settings.train_mode else as_judged(problem).problem
-            return self.draft(judged, settings.own_work, settings.partial, tf32, split)
+            return self.draft(judged, settings.own_work, settings.partial, tf32, split, deadline)
 
-        return DraftedTurn(policy, lambda: made(split), turn=turn, make_exact=lambda: made(False))
+        return DraftedTurn(policy, functools.partial(made, split), turn=turn, make_exact=functools.partial(made, False))
 
     def draft(
         self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False,
-        split: bool = False,
+        split: bool = False, deadline: float | None = None,
     ) -> Draft:  # fmt: skip
         """One kernel in place of a pattern where one fits (flash attention); else the compiler's, strict or with a
         library's products as the rule of own work allows.
 
         partial: products are the draft's own, and what there is no kernel for stays in torch. tf32: convolutions of
         fp32 multiply as the library's do by default on a GPU. split: large products of fp32 are made of float16 parts.
+        deadline: time of the monotonic clock at which nobody waits for it any more.
         """
         start = time.monotonic()
         transformed = self._templates.draft(problem)
@@ -121,6 +124,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         mode = Mode.STRICT if strict else Mode.SHARE
         varied = varied_sources(problem)
         left = max(self._seconds - (time.monotonic() - start), self._seconds / 3)
+        left = min(left, seconds_until(deadline) or left)
         try:
             made = draft(
                 problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied, tf32=tf32,

@@ -12,7 +12,7 @@ from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.output_files import refuse_unwritable_file
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.report import Report, clean_text
+from kernelwright.tools.report import Report, ReportOutcome, clean_text
 
 HEADER_MARK = "# Written by kernelwright"
 
@@ -66,7 +66,7 @@ def verdict_lines(report: Report) -> list[str]:
 def verification_line(report: Report) -> str:
     """One line: what was verified, and how far."""
     if not report.correct:
-        return "not correct" if report.failure is not None else "not checked"
+        return "not correct" if report.outcome is ReportOutcome.INCORRECT else "not checked"
     if report.judged_on == "cpu":
         sizes = report.interpreted.sizes if report.interpreted else {}
         shown = ", ".join(f"{name} {value}" for name, value in sizes.items())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.agent.contracts.guarded import GuardedKernel, guarded_kernel
 from kernelwright.agent.databases import open_store, verdict_cache_folder
-from kernelwright.agent.errors import Exit
+from kernelwright.agent.errors import Exit, exit_of_outcome
 from kernelwright.agent.interrupts import defer_interrupts
 from kernelwright.agent.loop.gpu_turns import share_gpu
 from kernelwright.agent.loop.run import Run, pause_owned
@@ -24,7 +24,7 @@ from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.policies.base import Policy, Value
 from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.report import Report
+from kernelwright.tools.report import Report, ReportOutcome
 from kernelwright.tools.timing.card_estimates import CardEstimate
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Solved(Value):
     goal: str
     goal_reached: bool
     correct: bool
+    outcome: ReportOutcome | None = None
+    """What `report` says of its candidate; None where nothing was judged."""
     candidate_id: int | None = None
     turn: int | None = None
     """The turn of the best candidate, from 0."""
@@ -84,7 +86,9 @@ class Solved(Value):
                 return Exit.BAD_INPUT
             case StopReason.INFRASTRUCTURE:
                 return Exit.INFRASTRUCTURE
-        return Exit.DONE if self.correct else Exit.INCORRECT
+        if self.correct:
+            return Exit.DONE
+        return Exit.INCORRECT if self.outcome is None else exit_of_outcome(self.outcome)
 
 
 def solve_problem(
@@ -176,6 +180,7 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
         goal=str(run.settings.goal),
         goal_reached=any(run.settings.goal.reached(attempt) for attempt in run.attempts),
         correct=best is not None,
+        outcome=report.outcome if report else None,
         candidate_id=best.candidate_id if best else None,
         turn=best.turn if best else None,
         speedup=best.speedup if best else None,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Coroutine
+from concurrent import futures
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from kernelwright.policies.deadlines import DeadlineReached
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -25,10 +28,15 @@ class EventLoop:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine on the loop's thread and waits. Raises what it raises; Ctrl-C here cancels it there."""
+    def wait_for(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+        """Runs a coroutine on the loop's thread and waits. Raises what it raises; Ctrl-C here cancels it there, and so
+        does the end of `seconds`, which raises DeadlineReached.
+        """
         future = self._running().start_task_soon(lambda: work)
         try:
+            ended, _ = futures.wait([future], seconds)
+            if not ended:
+                raise DeadlineReached
             return future.result()
         except BaseException:
             future.cancel()

@@ -18,6 +18,7 @@ from kernelwright.policies.base import (
     Trouble,
     Usage,
 )
+from kernelwright.policies.deadlines import latest_deadline, seconds_until
 from kernelwright.policies.http.connection import Connection
 from kernelwright.policies.http.errors import UnreadableAnswer
 from kernelwright.policies.http.event_loop import EventLoop
@@ -76,7 +77,9 @@ class ServerPolicy(ABC):
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Asks the server for all at once. Raises PolicyError: refused, unavailable or not understood."""
-        return self._loop.wait_for(self._sample(requests)) if requests else []
+        if not requests:
+            return []
+        return self._loop.wait_for(self._sample(requests), seconds_until(latest_deadline(requests)))
 
     def _open(self) -> Connection:
         if self._connection is None:

@@ -18,6 +18,7 @@ from kernelwright.policies.base import (
     Trouble,
     Usage,
 )
+from kernelwright.policies.deadlines import check_deadline
 from kernelwright.policies.forwarding import Forwarding
 from kernelwright.policies.inductor.draft import POLICY_NAME, Draft, has_split_products, with_fp32_products
 
@@ -51,14 +52,14 @@ class DraftedTurn(Forwarding):
     """
 
     def __init__(
-        self, policy: Policy, make: Callable[[], Draft], origin: Origin = Origin.COMPILER, turn: int = 0,
-        make_exact: Callable[[], Draft] | None = None,
+        self, policy: Policy, make: Callable[[float | None], Draft], origin: Origin = Origin.COMPILER, turn: int = 0,
+        make_exact: Callable[[float | None], Draft] | None = None,
     ) -> None:  # fmt: skip
         """Wraps a policy.
 
         Args:
             policy: Who answers every other turn, and this one where the draft is refused.
-            make: Makes the draft; called once, when its turn comes.
+            make: Makes the draft; called once, when its turn comes, with the deadline of the request.
             origin: Who wrote the draft; the stored turn names it as its policy too.
             turn: The turn that the draft answers, from 0.
             make_exact: Makes the draft without products of parts, where it has them and they are refused.
@@ -78,7 +79,9 @@ class DraftedTurn(Forwarding):
             exact = self._exact(request)
             return self._ask_policy(request) if exact is None else [self._completion(exact)]
         self.on_author(self._origin)
-        draft = self._made = self._make()
+        draft = self._made = self._make(request.deadline)
+        if not draft.usable:
+            check_deadline(request.deadline)  # it may have been refused for want of time
         if not draft.usable and not isinstance(self.policy, CompilerPolicy) and self.policy.name != POLICY_NAME:
             return self._ask_policy(request)
         return [self._completion(draft)]
@@ -92,9 +95,9 @@ class DraftedTurn(Forwarding):
         if request.turn != self._turn + 1 or request.fault != IMPRECISE:
             return None
         self.on_author(self._origin)
-        made = self._made or self._make()  # a run that goes on in another process
+        made = self._made or self._make(request.deadline)  # a run that goes on in another process
         if has_split_products(made.source):
-            again = self._make_exact() if self._make_exact is not None else Draft()
+            again = self._make_exact(request.deadline) if self._make_exact is not None else Draft()
             return again if again.usable and not has_split_products(again.source) else None
         source = with_fp32_products(made.source)
         return made.with_(source=source, seconds=0.0) if source else None

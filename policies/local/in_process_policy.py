@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.base import Capabilities, Completion, PolicyError, PolicyRefused, Request, Trouble
+from kernelwright.policies.deadlines import check_deadline, latest_deadline
 from kernelwright.policies.local.continuous_batch import (
     ContinuousBatch,
     can_batch_model,
@@ -77,11 +78,13 @@ class InProcessPolicy(TransformersPolicy):
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there.
 
-        After `stop_answering`: KeyboardInterrupt.
+        After `stop_answering`: KeyboardInterrupt. At the deadline of all requests: DeadlineReached.
         """
+        deadline = latest_deadline(requests)
         questions = [self.ask(request) for request in requests]
         while not all(question.answered for question in questions):
             self._check_answering()
+            check_deadline(deadline)
             with self._lock:
                 if not all(question.answered for question in questions):
                     self._work()
@@ -134,7 +137,7 @@ class InProcessPolicy(TransformersPolicy):
     def _open(self) -> Any:
         if self._loaded is None:
             self._loaded = load(self._path, on_device(self._device), self._dtype)
-            self._loaded.between = self._check_answering
+            self._loaded.between = self._check_between_steps
             if self._adapter is not None:
                 raise PolicyRefused(
                     "a policy in the training's own process takes no adapter: its weights are those of the training",

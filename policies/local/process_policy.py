@@ -25,6 +25,7 @@ from kernelwright.policies.base import (
     Request,
     Trouble,
 )
+from kernelwright.policies.deadlines import DeadlineReached, latest_deadline, seconds_until
 from kernelwright.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
@@ -135,12 +136,15 @@ class ProcessPolicy(OpenedElsewhere):
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Answers the requests; any number of threads may ask."""
+        deadline = latest_deadline(requests)
         futures = [self._send(PendingRequest, request) for request in requests]
         found: dict[int, Completion] = {}
         trouble: PolicyError | None = None
         for place, future in enumerate(futures):
             try:
-                found[place] = future.result()
+                found[place] = future.result(seconds_until(deadline))
+            except TimeoutError:
+                trouble = trouble or DeadlineReached()
             except PolicyError as error:
                 trouble = trouble or error
         if trouble is not None:

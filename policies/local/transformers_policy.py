@@ -22,6 +22,7 @@ from kernelwright.policies.base import (
     Trouble,
     Usage,
 )
+from kernelwright.policies.deadlines import check_deadline, latest_deadline
 from kernelwright.policies.local.decoding import SequenceInDecoding, draw
 from kernelwright.policies.local.stepping import CacheKind
 from kernelwright.policies.model_identity import (
@@ -68,6 +69,7 @@ class TransformersPolicy:
         self._lock = threading.Lock()
         self._free_when_idle = False
         self._answers_no_more = False
+        self._deadline: float | None = None
 
     @property
     def name(self) -> str:
@@ -99,6 +101,10 @@ class TransformersPolicy:
     def stop_answering(self) -> None:
         """Nobody is answered any more: who waits gets KeyboardInterrupt, within a step or a burst of them. For good."""
         self._answers_no_more = True
+
+    def _check_between_steps(self) -> None:
+        self._check_answering()
+        check_deadline(self._deadline)
 
     def _check_answering(self) -> None:
         if self._answers_no_more:
@@ -135,7 +141,8 @@ class TransformersPolicy:
     def _sample(self, requests: Sequence[Request], finished: dict[int, Completion]) -> None:
         if self._loaded is None:
             self._loaded = load(self._path, on_device(self._device), self._dtype)
-            self._loaded.between = self._check_answering
+            self._loaded.between = self._check_between_steps
+        self._deadline = latest_deadline(requests)
         rows = [self._loaded.row(request) for request in requests]
         adapters = [request.adapter or self._adapter for request in requests]
         at_once = self.capabilities.at_once

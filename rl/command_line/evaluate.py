@@ -179,9 +179,9 @@ def _run(
 
     refuse_unwritable_folder(folder)
     command = "rl " + shlex.join(sys.argv[1:])
-    with live_batch(quiet=as_json) as (watch, say):
+    with live_batch(quiet=as_json) as live:
         result = evaluate_policy(
-            suite, policy, asked, folder, command, card=card, against=against, watch=watch, say=say
+            suite, policy, asked, folder, command, card=card, against=against, watch=live.watch, say=live.say
         )
     _show(result, as_json)
 

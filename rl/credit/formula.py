@@ -66,6 +66,10 @@ class Formula(Value):
     """
     least_share: float | None = Field(default=None, ge=0.0, le=1.0)
     """A correct sample is kept with probability clip((share - this) / 0.1, 0, 1) (Dr. Kernel); None keeps all."""
+    rewards_narrow_contracts: bool = False
+    """Whether a correct kernel whose own checks take one size, or one free dimension, earns `correct`, `speed` and
+    `share` as any other; by default it earns none of the three.
+    """
 
     @property
     def needs_gpu(self) -> bool:
@@ -80,7 +84,10 @@ class Formula(Value):
             return f"{self.name}@{self.version}"
         import hashlib
 
-        return f"{self.name}@{self.version}+{hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]}"
+        # Formulas that were stored before this field keep their label.
+        later = set() if self.rewards_narrow_contracts else {"rewards_narrow_contracts"}
+        text = self.model_dump_json(exclude=later)
+        return f"{self.name}@{self.version}+{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 DEFAULT_FORMULA = "default"

@@ -116,7 +116,14 @@ def _checks(formula: Formula, report: Report) -> tuple[float, str]:
     return formula.checks * passed / made, f"{passed} of {made} checks made were passed"
 
 
+def _narrow(formula: Formula, report: Report) -> str:
+    """Returns why a correct kernel earns no full reward; empty where the formula pays one."""
+    return "" if formula.rewards_narrow_contracts or not report.correct else report.narrow_contract
+
+
 def _correct(formula: Formula, report: Report) -> tuple[float, str]:
+    if why := _narrow(formula, report):
+        return 0.0, f"no full reward: {why}"
     if report.correct and follows_the_rule(report):
         return formula.correct, f"right on every check ({report.judged_on or 'not said where'})"
     why = report.failure.fault.value if report.failure else "never judged for correctness"
@@ -135,7 +142,7 @@ def _measured(report: Report) -> str:
 
 
 def _speed(formula: Formula, report: Report) -> tuple[float, str]:
-    if why := _measured(report):
+    if why := _narrow(formula, report) or _measured(report):
         return 0.0, why
     assert report.profile is not None
     lower = report.profile.speedup_low if report.profile.speedup_low is not None else report.profile.speedup
@@ -153,7 +160,7 @@ def _own_share(report: Report) -> float | None:
 
 
 def _share(formula: Formula, report: Report) -> tuple[float, str]:
-    if why := _measured(report):
+    if why := _narrow(formula, report) or _measured(report):
         return 0.0, why
     share = _own_share(report)
     if share is None:

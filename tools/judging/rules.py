@@ -13,6 +13,7 @@ from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import OF_PAIRS, Draw, pairs_of_tensors
 from kernelwright.tools.report import CorrectnessResult, Failed, Failure, Fault, SizeOutcome, Tried, Value
+from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.tracing.trace import Trace, Traced
 
 DISTRIBUTIONS = (
@@ -122,7 +123,29 @@ def distributions_for(traced: Traced, trace: Trace, inputs: list[Any]) -> list[t
 
 def require_enough_sizes(tried: Sequence[Tried], others: int, rules: Rules) -> None:
     """Raises Failed where a candidate refuses most of so many other sizes: it has not been checked."""
-    refused = [t for t in tried if t.outcome is SizeOutcome.REFUSED]
+    refused = [t for t in tried if t.outcome in (SizeOutcome.OUTSIDE_CONTRACT, SizeOutcome.REFUSED)]
     if others and len(refused) > rules.may_refuse * others:
         message = f"refuses {len(refused)} of {others} other sizes, the last with: {refused[-1].message}"
         raise Failed(Failure(fault=Fault.RUNTIME, message=message))
+
+
+def narrow_contract(problem: Problem, result: CorrectnessResult) -> str:
+    """Returns why a correct candidate earns no full reward: its guard leaves it one size, or one dimension, at which it
+    was checked. Empty where it was checked at more, or where no guard of its own kept it from that.
+
+    Example: a kernel that raises unless `rows == 512 and columns == 512` is right, and says nothing about another size.
+    problem: with its own sizes.
+    """
+    is_guarded = any(size.outcome is SizeOutcome.OUTSIDE_CONTRACT for size in result.tried)
+    if not is_guarded and not result.fixed_sizes:
+        return ""
+    own = changeable_integers(problem)
+    right = [own | size.sizes for size in result.tried if size.outcome is SizeOutcome.RIGHT]
+    free = [name for name in own if len({sizes[name] for sizes in right}) > 1]
+    if not free:
+        return "it was right at the problem's own size only: its own checks raise at every other size that was drawn"
+    # Sizes that the problem gives one value are one dimension: they vary together.
+    dimensions, free_dimensions = set(own.values()), {own[name] for name in free}
+    if len(free_dimensions) == 1 and len(dimensions) > 1:
+        return f"it was right where {' and '.join(free)} alone varies: its own checks raise where any other size does"
+    return ""

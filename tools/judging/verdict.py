@@ -19,6 +19,7 @@ from kernelwright.tools.judging.rules import (
 )
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, SizeChecks
 from kernelwright.tools.problem import ProblemError
+from kernelwright.tools.reference_trials.contract_sizes import GUARD_FAULTS
 from kernelwright.tools.references.prepared_problem import PreparedProblem
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
 from kernelwright.tools.report import (
@@ -200,8 +201,9 @@ class Verdict:
         What is no exception of its own is a failure.
         """
         told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
-        allowed = failure.fault in (Fault.RUNTIME, Fault.LAUNCH, Fault.ENTRY_POINT, Fault.RESOURCES, Fault.COMPILE)
-        outcome = SizeOutcome.REFUSED if allowed and not size.required else SizeOutcome.WRONG
+        allowed = failure.fault in (*GUARD_FAULTS, Fault.RESOURCES, Fault.COMPILE)
+        refusal = SizeOutcome.OUTSIDE_CONTRACT if failure.fault in GUARD_FAULTS else SizeOutcome.REFUSED
+        outcome = refusal if allowed and not size.required else SizeOutcome.WRONG
         self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=outcome, message=failure.message[:200]))
         if outcome is SizeOutcome.WRONG:
             raise Failed(failure.with_(message=f"at other sizes ({told}): {failure.message}"))

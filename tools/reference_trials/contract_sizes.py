@@ -8,14 +8,20 @@ checked at their own values, with other numbers of tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kernelwright.tools.problem import Problem, ProblemError, pinned
 from kernelwright.tools.references.dry_run import DryRunFailed, measure_cost
-from kernelwright.tools.report import Failure, Fault
+from kernelwright.tools.report import Failure, Fault, SizeOutcome, Tried
 from kernelwright.tools.sizing.size_search import changeable_integers
+
+if TYPE_CHECKING:
+    from kernelwright.tools.judging.rules import AtSize
 
 GUARD_FAULTS = (Fault.RUNTIME, Fault.LAUNCH, Fault.ENTRY_POINT)
 """Faults of host code that raises."""
+MAX_MESSAGE_CHARACTERS = 200
+"""Characters of a guard's message that a report repeats."""
 
 
 def is_guarded(failures: Sequence[Failure | None], index: int) -> bool:
@@ -24,6 +30,18 @@ def is_guarded(failures: Sequence[Failure | None], index: int) -> bool:
         return False
     own, other = failures[0], failures[index]
     return own is None and other is not None and other.fault in GUARD_FAULTS
+
+
+def outside_contract(sizes: Sequence[AtSize], failures: Sequence[Failure | None]) -> tuple[Tried, ...]:
+    """Returns the sizes at which a candidate's host code raises by itself, each with its message."""
+    outside = []
+    for size in sizes:
+        if is_guarded(failures, size.index):
+            failure = failures[size.index]
+            assert failure is not None
+            message = failure.message[:MAX_MESSAGE_CHARACTERS]
+            outside.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.OUTSIDE_CONTRACT, message=message))
+    return tuple(outside)
 
 
 def groups_of_sizes(problem: Problem, small: Mapping[str, int]) -> list[dict[str, int]]:

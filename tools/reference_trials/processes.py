@@ -23,7 +23,7 @@ IDLE_SECONDS = 60.0
 
 
 class ReferenceStopped(ProblemError):
-    """The reference took too much time, or ended its process. Another try may end otherwise on a less loaded machine."""
+    """The reference took too much time, or ended its process. On a less loaded machine it may work."""
 
 
 class ReferenceProcesses:

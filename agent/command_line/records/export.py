@@ -63,6 +63,7 @@ def _folders(store: Store, id: str | None, run: str | None, format: str, out: Pa
     from kernelwright.agent.export.kernels import kernel_files
     from kernelwright.agent.selecting import samples_of
     from kernelwright.agent.viewing.report.files import write_text
+    from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.errors import InputError
 
     samples = samples_of(store, id, run)
@@ -77,7 +78,8 @@ def _folders(store: Store, id: str | None, run: str | None, format: str, out: Pa
         return
     from kernelwright.agent.viewing.show.words import number_of
 
-    files = list(kernel_files(store, samples))
+    with progress() as say:
+        files = list(kernel_files(store, samples, say))
     if not files:
         if not samples:
             raise InputError(f"{store.where} holds no trajectory yet: agent solve writes the first")

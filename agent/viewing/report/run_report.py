@@ -13,6 +13,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store
 from kernelwright.store.records import TrajectoryFilter
+from kernelwright.tools.report import ReportOutcome
 
 
 class ProblemSummary(Value):
@@ -27,6 +28,8 @@ class ProblemSummary(Value):
     milliseconds: float | None
     speed_of_light: float | None
     judged_on: str
+    outcome: str
+    """correct, incorrect, needs_gpu or not_checked, of the best candidate; empty where none was judged."""
     fault: str
     """The fault of the last sample, where none is correct; `not judged` where the problem cannot be judged."""
     message: str
@@ -127,7 +130,10 @@ def _ended_with(last: Sample | None) -> str:
     """The fault of the last sample of a problem without a correct one, or why that has none."""
     if last is None:
         return "never attempted"
-    return "not judged" if last.unjudgeable else last.fault or last.stop_reason
+    if last.unjudgeable:
+        return "not judged"
+    unchecked = last.outcome if last.outcome in (ReportOutcome.NEEDS_GPU, ReportOutcome.NOT_CHECKED) else ""
+    return unchecked or last.fault or last.stop_reason
 
 
 def _row(problem: str, own: Sequence[Sample]) -> ProblemSummary:
@@ -149,6 +155,7 @@ def _row(problem: str, own: Sequence[Sample]) -> ProblemSummary:
         milliseconds=best.milliseconds if best and best.on_gpu else None,
         speed_of_light=best.speed_of_light if best and best.on_gpu else None,
         judged_on=shown.judged_on if shown else "",
+        outcome=shown.outcome if shown else "",
         fault="" if best else _ended_with(last),
         message="" if best or not last else last.stop_message if last.unjudgeable else last.message,
         eval_mode=next((sample.eval_mode for sample in own if sample.eval_mode), ""),

@@ -72,6 +72,8 @@ class Sample(Value):
     """The speedup over eager PyTorch, measured on a GPU; None where it was not."""
     milliseconds: float | None = None
     speed_of_light: float | None = None
+    outcome: str = ""
+    """correct, incorrect, needs_gpu or not_checked, of the best candidate; empty where none was judged."""
     fault: str = ""
     message: str = ""
     """The first line of the fault's message."""
@@ -162,6 +164,7 @@ def _verdict(store: Store, entry: Entry) -> dict[str, Any]:
         "speedup": verdict.speedup,
         "milliseconds": verdict.milliseconds,
         "speed_of_light": verdict.speed_of_light,
+        "outcome": report.outcome.value,
         "fault": verdict.fault.value if verdict.fault else "",
         "message": (verdict.message.splitlines() or [""])[0],
         "degenerate": report.degenerate,

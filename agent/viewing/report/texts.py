@@ -16,7 +16,7 @@ from kernelwright.tools.report import clean_text
 
 CSV_COLUMNS = (
     "policy", "problem", "samples", "compiled", "correct", "best_speedup", "milliseconds", "speed_of_light",
-    "judged_on", "fault", "message",
+    "judged_on", "outcome", "fault", "message",
     "degenerate", "best_trajectory", "turns", "tokens", "dollars", "gpu_seconds",
 )  # fmt: skip
 

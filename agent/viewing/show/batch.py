@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ class LiveBatch:
     def __init__(self) -> None:
         self._batch: Batch | None = None
         self._doing = "starting"
+        self._told: deque[str] = deque()
         self.notes = ServerNotes(logging.WARNING)
 
     def watch(self, batch: Batch) -> None:
@@ -44,6 +46,11 @@ class LiveBatch:
     def say(self, doing: str) -> None:
         """Shows one line instead of a batch: what is done before or after it."""
         self._doing, self._batch = doing, None
+
+    def tell(self, line: str) -> None:
+        """Shows one line as `say` does; in a log it is printed however soon it follows the one before."""
+        self.say(line)
+        self._told.append(line)
 
     def line(self) -> str:
         """How many runs are done, and what the oldest one under way is doing."""
@@ -55,8 +62,13 @@ class LiveBatch:
         return "; ".join([", ".join(standing_parts(self._batch.standing)), *doing])
 
     def take_events(self) -> list[str]:
-        """Returns the troubles of the policy's server; the counts say how many runs have ended."""
-        return self.notes.take()
+        """Returns the troubles of the policy's server, and the lines that were told; the counts say how many runs have
+        ended.
+        """
+        lines = self.notes.take()
+        while self._told:
+            lines.append(self._told.popleft())
+        return lines
 
     def __rich__(self) -> RenderableType:
         if self._batch is None:
@@ -115,11 +127,11 @@ def standing_parts(standing: BatchStatus) -> list[str]:
 
 
 @contextmanager
-def live_batch(quiet: bool = False) -> Iterator[tuple[Callable[[Batch], None], Callable[[str], None]]]:
+def live_batch(quiet: bool = False) -> Iterator[LiveBatch]:
     """Shows a batch at work on stderr: a table in a terminal, lines elsewhere."""
     shown = LiveBatch()
     with shown.notes.listening(), show(shown, quiet):
-        yield shown.watch, shown.say
+        yield shown
 
 
 def batched_view(batched: BatchResult) -> RenderableType:

@@ -21,13 +21,26 @@ from kernelwright.agent.viewing.show.words import (
 )
 from kernelwright.agent.viewing.verdicts.failure import failure_view, fault_name
 from kernelwright.agent.viewing.verdicts.measurements import kernels_view, matrix_view, speed_view
-from kernelwright.tools.report import CorrectnessResult, Failure, Fault, OwnWork, Report, Rung, SizeOutcome, Tried
+from kernelwright.tools.report import (
+    CorrectnessResult,
+    Failure,
+    Fault,
+    OwnWork,
+    Report,
+    ReportOutcome,
+    Rung,
+    SizeOutcome,
+    Tried,
+)
 
 CPU_ONLY_REMARK = "on a CPU, interpreted, at small sizes: right so far, and nothing is known of its speed"
 
+WORDS_OF_OUTCOME = {SizeOutcome.OUTSIDE_CONTRACT: "outside the contract"}
+"""Outcomes of a size whose words are not their values."""
 STYLE_OF_OUTCOME = {
     SizeOutcome.RIGHT: GOOD,
     SizeOutcome.WRONG: BAD,
+    SizeOutcome.OUTSIDE_CONTRACT: WARN,
     SizeOutcome.REFUSED: WARN,
     SizeOutcome.UNUSED: QUIET,
 }
@@ -64,8 +77,9 @@ def headline(report: Report) -> Text:
     if report.correct:
         verdict = ("correct", GOOD)
     else:
-        unjudged = "needs a GPU" if report.needs_gpu else "not judged"
-        verdict = (fault_name(report.failure), BAD) if report.failure else (unjudged, WARN)
+        unjudged = "needs a GPU" if report.needs_gpu else "not checked"
+        is_wrong = report.failure is not None and report.outcome is ReportOutcome.INCORRECT
+        verdict = (fault_name(report.failure), BAD) if report.failure and is_wrong else (unjudged, WARN)
     return Text.assemble(verdict, "  ", (report.problem, "bold"), ", ", quoted_text(_judged_on(report)))
 
 
@@ -110,6 +124,7 @@ def _findings(report: Report, command: str) -> list[tuple[str, object]]:
         ("KernelBench", "" if report.correct_kb is None else _kernelbench(report)),
         ("own work", _own_work(report.own_work, report.failure) if report.own_work else ""),
         ("mode", quoted_text(f"judged in eval mode: {report.eval_mode}" if report.eval_mode else "")),
+        ("reward", quoted_text(f"no full reward: {report.narrow_contract}" if report.narrow_contract else "", WARN)),
         ("degenerate", Text(_degenerate(report), style=WARN)),
         ("advice", quoted_text("\n".join(report.advice), WARN)),
     ]
@@ -124,7 +139,8 @@ def sizes_view(tried: tuple[Tried, ...]) -> Table:
     for one in tried:
         sizes = " ".join(f"{name}={value}" for name, value in one.sizes.items()) or "the problem's own"
         why = one.why if one.sizes or one.why != "the problem's own" else ""
-        outcome = Text(one.outcome.value, style=STYLE_OF_OUTCOME[one.outcome])
+        words = WORDS_OF_OUTCOME.get(one.outcome, one.outcome.value)
+        outcome = Text(words, style=STYLE_OF_OUTCOME[one.outcome])
         table.add_row(quoted_text(sizes), quoted_text(why, QUIET), outcome, quoted_text(one.message, limit=200))
     return table
 

@@ -295,3 +295,30 @@ def test_a_log_line_of_a_batch_says_how_far_it_is_and_what_it_is_doing():
     assert shown.line() == f"{counts}; fused_silu, turn 2, repair: waiting for the model"
     shown.watch(SimpleNamespace(standing=standing, pausing=True, doing=doing))
     assert shown.line() == "pausing, 1 under way"
+
+
+def test_a_log_has_a_line_for_each_kernel_that_is_written_however_fast(capsys):
+    from kernelwright.agent.viewing.show.batch import LiveBatch
+    from kernelwright.agent.viewing.show.rendering import FIRST_LINE_SECONDS, LineLog
+
+    shown = LiveBatch()
+    log = LineLog(shown)
+    for number in (1, 2, 3):
+        shown.tell(f"writing kernel {number} of 3: fused_silu, sample 0")
+    log.print_events(log._started + FIRST_LINE_SECONDS)
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition("] ")[2] for line in said] == [
+        f"writing kernel {number} of 3: fused_silu, sample 0" for number in (1, 2, 3)
+    ]
+
+
+def test_a_batch_tells_of_each_kernel_before_it_is_written(tmp_path, right):
+    where, lines = str(tmp_path / "runs.db"), []
+    problems = [find_by_name(name) for name in ("fused_silu", "vector_add")]
+    settings = Settings(policy="scripted:x", budgets=Budgets(turns=1))
+    run_batch(
+        problems, ScriptedPolicy([right]), settings, name="told", samples=2, folder=tmp_path / "out", db=where,
+        tell=lines.append,
+    )  # fmt: skip
+    assert lines == [f"writing kernel {k} of 2: fused_silu, sample {k - 1}" for k in (1, 2)]
+    assert len(list((tmp_path / "out" / "kernels").iterdir())) == 2

@@ -307,3 +307,13 @@ def test_sizes_at_which_the_kernel_was_refused_are_no_part_of_its_contract():
 
 def test_the_mode_is_free_where_the_reference_gives_the_same_in_both(attention):
     assert attention.contract.mode is Mode.ANY
+
+
+def test_a_reference_that_ends_its_process_leaves_the_kernel_without_a_contract():
+    """It works when the kernel is judged, and not when the contract is derived: this process goes on."""
+    ending = "        import os\n        os.kill(os.getpid(), 9)\n        return torch"
+    ends = Problem(name="ends.py", source=ATTENTION.source.replace("        return torch", ending))
+    kernel = guarded_kernel(ends, ATTENTION_KERNEL, judged({"batch": 2}))
+    assert kernel.contract is None
+    assert "SIGKILL" in kernel.lines[0]
+    assert kernel.text == ATTENTION_KERNEL

@@ -11,7 +11,7 @@ from kernelwright.tools.markdown.fenced_code import extract_code
 def test_a_run_never_ends_with_less_than_the_draft_it_started_from(begin, store, right, wrong, does_not_compile):
     """The draft is right, and what the policy makes of it is not: the draft is the result."""
     draft = Draft(source=extract_code(right))
-    policy = DraftedTurn(ScriptedPolicy(["not asked", wrong, does_not_compile]), lambda: draft)
+    policy = DraftedTurn(ScriptedPolicy(["not asked", wrong, does_not_compile]), lambda _: draft)
     run = begin(policy, goal=Goal.parse("speedup:2"), budgets=Budgets(turns=3))
     run.run()
     assert [a.correct for a in run.attempts] == [True, False, False]

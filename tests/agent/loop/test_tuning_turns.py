@@ -6,7 +6,7 @@ from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.feedback import write_feedback
 from kernelwright.agent.loop.search import NextTurn, SearchKind
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.loop.stopping import Budgets, Goal, GoalKind, Spent, StopReason, exhausted_budget, sum_spent
+from kernelwright.agent.loop.stopping import Budgets, Goal, GoalKind, StopReason, exhausted_budget, sum_spent
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Usage
 from kernelwright.store.models import Action
@@ -88,14 +88,6 @@ def test_tuning_is_no_turn_of_the_policy_and_no_draft_of_best_of_n():
     assert next_of(turns, **two).action is Action.DRAFT
     both = [*turns, attempt(2, speedup=0.5)]
     assert next_of(both, **two) is StopReason.SAMPLES
-
-
-def test_time_without_a_correct_kernel_bounds_questions_to_the_policy_alone():
-    budgets, spent = Budgets(minutes_unsolved=1.5), Spent(seconds=90.0)
-    assert exhausted_budget(budgets, spent, asking=True, solved=False) is StopReason.WALL
-    assert exhausted_budget(budgets, spent, asking=False, solved=False) is None
-    assert exhausted_budget(budgets, spent, asking=True, solved=True) is None
-    assert exhausted_budget(budgets, Spent(seconds=89.0), asking=True, solved=False) is None
 
 
 def test_the_command_of_a_cpu_run_is_the_same_command_as_before():

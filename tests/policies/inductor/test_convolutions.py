@@ -128,7 +128,7 @@ def asked(turn, fault=None):
 
 def test_a_draft_that_is_refused_for_its_precision_is_given_again_in_fp32():
     source = "y = tl.dot(a, b, input_precision='tf32')\n"
-    policy = DraftedTurn(CompilerPolicy(), lambda: Draft(source=source))
+    policy = DraftedTurn(CompilerPolicy(), lambda _: Draft(source=source))
     assert "tf32" in policy.sample([asked(0)])[0].text
     (again,) = policy.sample([asked(1, "precision")])
     assert "input_precision='ieee'" in again.text
@@ -141,7 +141,7 @@ def test_a_draft_that_is_refused_for_its_precision_is_given_again_in_fp32():
 def test_a_draft_of_parts_that_is_refused_for_its_precision_is_drafted_again_without():
     exact = Draft(source="y = tl.dot(a, b, input_precision='ieee')\n")
     policy = DraftedTurn(
-        CompilerPolicy(), lambda: Draft(source=f"# Draft\n{SPLIT_MARK}\ny = 1\n"), make_exact=lambda: exact
+        CompilerPolicy(), lambda _: Draft(source=f"# Draft\n{SPLIT_MARK}\ny = 1\n"), make_exact=lambda _: exact
     )
     assert SPLIT_MARK in policy.sample([asked(0)])[0].text
     assert "ieee" in policy.sample([asked(1, "precision")])[0].text
