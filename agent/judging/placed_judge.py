@@ -89,8 +89,10 @@ class PlacedJudge(ABC):
         if work is None:
             return False
         refusal = self._refused.pop(number, None) if number is not None else None
-        if refusal is not None or isinstance(outcome, Exception):
-            work.future.set_exception(refusal or outcome)
+        if refusal is not None:
+            outcome = refusal
+        if isinstance(outcome, Exception):
+            work.future.set_exception(outcome)
         else:
             work.future.set_result(outcome)
         return True

@@ -141,7 +141,10 @@ def narrow_contract(problem: Problem, result: CorrectnessResult) -> str:
         return ""
     own = changeable_integers(problem)
     right = [own | size.sizes for size in result.tried if size.outcome is SizeOutcome.RIGHT]
-    free = [name for name in own if len({sizes[name] for sizes in right}) > 1]
+    if result.fixed_sizes:
+        free = [name for name in own if name not in result.fixed_sizes]
+    else:
+        free = [name for name in own if len({sizes[name] for sizes in right}) > 1]
     if not free:
         return "it was right at the problem's own size only: its own checks raise at every other size that was drawn"
     # Sizes that the problem gives one value are one dimension: they vary together.

@@ -45,14 +45,14 @@ def outside_contract(sizes: Sequence[AtSize], failures: Sequence[Failure | None]
 
 
 def groups_of_sizes(problem: Problem, small: Mapping[str, int]) -> list[dict[str, int]]:
-    """Sizes that are made small together, because the problem gives them one value, while all others keep theirs; only
-    those with which the reference runs.
+    """Sizes that are changed together, because the problem gives them one value, while all others keep theirs; only
+    those with which the reference runs. One that is small already is doubled, which keeps what divides it.
     """
     own = changeable_integers(problem)
     groups: dict[int, dict[str, int]] = {}
-    for name, value in small.items():
-        if name in own and own[name] != value:
-            groups.setdefault(own[name], {})[name] = value
+    for name, value in own.items():
+        smaller = small.get(name, value)
+        groups.setdefault(value, {})[name] = smaller if smaller != value else 2 * value
     return [group for group in groups.values() if _runs(problem, group)]
 
 
