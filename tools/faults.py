@@ -1,4 +1,4 @@
-"""Why a candidate is not correct, as a value; and what every value here has in common: frozen, JSON-safe.
+"""Why a candidate is not correct, and the outcome at each size, as values: frozen and JSON-safe, as every value here.
 
 Nothing imports torch.
 """
@@ -228,3 +228,30 @@ ARITHMETIC_FAULTS = frozenset({Fault.PRECISION, Fault.MISMATCH, Fault.NON_FINITE
 convolutions ended in an illegal address on an H100 with Triton 3.6 (bench/results/compiler_drafts-gpu.md); why is not
 known.
 """
+
+
+class SizeOutcome(StrEnum):
+    """What became of a candidate at one size."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    OUTSIDE_CONTRACT = "outside_contract"
+    """The candidate's own host code raises there, so that it takes no input of that size. Allowed at sizes that are not
+    the problem's own.
+    """
+    REFUSED = "refused"
+    """A kernel does not compile or launch there for want of the GPU's resources. Allowed as OUTSIDE_CONTRACT is."""
+    UNUSED = "unused"
+    """The reference itself does not run there."""
+
+
+class Tried(Value):
+    """One size at which a candidate was checked."""
+
+    sizes: dict[str, int] = {}
+    """Module-level integers of the reference; empty for the problem's own size."""
+    why: str = ""
+    """Why this size: "rows one more than 64"."""
+    outcome: SizeOutcome = SizeOutcome.RIGHT
+    message: str = ""
+    """What was said of a candidate that was wrong or refused."""

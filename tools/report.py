@@ -21,7 +21,9 @@ from kernelwright.tools.faults import (
     Mismatch,
     Number,
     Pattern,
+    SizeOutcome,
     SourceLine,
+    Tried,
     Value,
     WrongElement,
     clean_text,
@@ -196,33 +198,6 @@ class Check(Value):
     passed_kb: bool | None = None
     """KernelBench's allclose at its own tolerance."""
     note: str = ""
-
-
-class SizeOutcome(StrEnum):
-    """What became of a candidate at one size."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    OUTSIDE_CONTRACT = "outside_contract"
-    """The candidate's own host code raises there, so that it takes no input of that size. Allowed at sizes that are not
-    the problem's own.
-    """
-    REFUSED = "refused"
-    """A kernel does not compile or launch there for want of the GPU's resources. Allowed as OUTSIDE_CONTRACT is."""
-    UNUSED = "unused"
-    """The reference itself does not run there."""
-
-
-class Tried(Value):
-    """One size at which a candidate was checked."""
-
-    sizes: dict[str, int] = {}
-    """Module-level integers of the reference; empty for the problem's own size."""
-    why: str = ""
-    """Why this size: "rows one more than 64"."""
-    outcome: SizeOutcome = SizeOutcome.RIGHT
-    message: str = ""
-    """What was said of a candidate that was wrong or refused."""
 
 
 class OwnWork(Value):
