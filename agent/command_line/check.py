@@ -84,7 +84,7 @@ def check(
     """Judge one kernel: does it compile, is it right, does it do its own work, how fast is it?
 
     Exits with 0 only for a correct kernel that does its own work, 1 where it is not, 2 for what cannot be used, 3 where
-    this machine failed; where nothing is wrong so far, 4 if only a GPU can check the answers, 5 if nothing checked them.
+    this machine failed; where nothing is wrong so far, 4 if only a GPU can check the answers, 5 if they were unchecked.
     """
     from kernelwright.agent.candidates.bare_functions import as_candidate, split_name
     from kernelwright.agent.candidates.candidate_files import read_candidate
