@@ -11,7 +11,7 @@ QUESTION = Request(messages=(Message(role=Role.USER, content="write it"),), turn
 
 
 def drafted(draft: Draft, origin: Origin = Origin.COMPILER) -> Completion:
-    (completion,) = DraftedTurn(CompilerPolicy(), lambda: draft, origin).sample([QUESTION])
+    (completion,) = DraftedTurn(CompilerPolicy(), lambda _: draft, origin).sample([QUESTION])
     return completion
 
 
