@@ -191,20 +191,21 @@ COPYING = frozenset({"clone", "_to_copy", "contiguous"})
 """Operators whose result is their first argument, element for element."""
 
 
+FILLING = frozenset({"fill_", "zero_"})
+"""Operators that write to a tensor without reading it."""
+
+
 def _note_reads(reads: ReadElements, func: Any, args: Any, kwargs: Any, made: Any) -> None:
     """Tells `reads` what an operator reads; a view reads nothing, nor does what takes a tensor's form alone."""
     name = func.overloadpacket.__name__
-    if name.startswith("new_") or name.endswith("_like"):
+    if name.startswith("new_") or name.endswith("_like") or name in FILLING:
         return
     if name == "copy_":
         reads.note_copy(args[1], args[0]) if args[0].shape == args[1].shape else reads.note_tensor(args[1])
     elif name in COPYING and isinstance(made, torch.Tensor) and made.shape == args[0].shape:
         reads.note_copy(args[0], made)
-    elif not any(returned.alias_info is not None for returned in func._schema.returns):
+    elif func._schema.is_mutable or not any(returned.alias_info is not None for returned in func._schema.returns):
         for tensor in tensors_of([args, kwargs]):
-            reads.note_tensor(tensor)
-    elif func._schema.is_mutable:
-        for tensor in tensors_of([args[1:], kwargs]):
             reads.note_tensor(tensor)
 
 

@@ -49,6 +49,9 @@ def test_a_view_reads_nothing_and_an_operator_reads_what_it_is_given():
         return []
 
     assert watched(x, only_views) == [(0, [(0, 24)])]
+    assert watched(x.clone(), lambda _, x: [x[:2].mul_(2) * 1]) == [(0, [(12, 24)])]
+    assert watched(x.clone(), lambda _, x: [torch.zeros_like(x.zero_())]) == [(0, [(0, 24)])]
+    assert watched(x, lambda _, x: [torch.mm(x, torch.ones(6, 2), out=torch.empty(4, 2))]) == []
     assert watched(x, lambda _, x: [x[:2] + 1]) == [(0, [(12, 24)])]
     assert watched(x, lambda _, x: [x[0]]) == [(0, [(6, 24)])]
 
