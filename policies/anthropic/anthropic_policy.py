@@ -61,7 +61,7 @@ class AnthropicPolicy(ServerPolicy):
             ) from error
         server = self._server
         client = anthropic.AsyncAnthropic(
-            api_key=server.key or _NO_KEY, base_url=server.url, max_retries=0, timeout=self._timeout
+            api_key=server.key or _NO_KEY, base_url=server.base_url, max_retries=0, timeout=self._timeout
         )
         return Connection(server, client, anthropic, self._timeout)
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from kernelwright.policies.base import PolicyError, PolicyUnavailable, Trouble
-from kernelwright.policies.http.bodies import decode_body
+from kernelwright.policies.http.bodies import decode_body, decode_text, whole_json
 from kernelwright.policies.http.errors import (
     UnknownField,
     UnreadableAnswer,
@@ -57,6 +57,7 @@ class Connection:
         """
         received = bytearray()
         headers: Mapping[str, str] | None = None
+        failure: PolicyError | None = None
         try:
             async with _within_time_limit(seconds or self.timeout, self.server), call(**body) as response:
                 headers = response.headers
@@ -64,24 +65,30 @@ class Connection:
         except self._library.APIStatusError as error:
             raise self._refusal(error) from error
         except PolicyUnavailable as error:
-            raise _answered_error(error, headers, received) from error
+            failure = error
         except _transport_errors(self._library) as error:
-            raise _answered_error(unavailable(error, self.server), headers, received) from error
-        content = decode_body(bytes(received), headers.get("content-type", ""), self.server)
-        return Answer(content, headers, received.decode("utf-8", "replace"))
+            failure = unavailable(error, self.server)
+        return self._answer(headers, bytes(received), failure)
+
+    def _answer(self, headers: Mapping[str, str] | None, received: bytes, failure: PolicyError | None) -> Answer:
+        """Decodes what was received. A document that is whole is an answer, whatever failed after its last byte."""
+        if headers is None:
+            assert failure is not None
+            raise failure
+        content_type = headers.get("content-type", "")
+        text = decode_text(received, content_type)
+        if failure is None:
+            return Answer(decode_body(text, content_type, self.server), headers, text)
+        content = whole_json(text)
+        if content is None:
+            raise UnreadableAnswer(str(failure), failure.trouble, text) from failure
+        return Answer(content, headers, text)
 
     def _refusal(self, error: Any) -> Exception:
         refusal = error_of_status(error.status_code, error.response.headers, error.body, self.server)
         if error.status_code in _STATUSES_OF_REFUSED_FIELDS and refusal.trouble in (Trouble.REQUEST, Trouble.SERVER):
             return UnknownField(refused_field(error.body), refusal)
         return refusal
-
-
-def _answered_error(error: PolicyError, headers: Any, received: bytearray) -> PolicyError:
-    """Returns the error; as an UnreadableAnswer where the server had begun its answer."""
-    if headers is None or not isinstance(error, PolicyUnavailable):
-        return error
-    return UnreadableAnswer(str(error), error.trouble, received.decode("utf-8", "replace"))
 
 
 @asynccontextmanager

@@ -96,8 +96,16 @@ def refused_field(content: Any) -> str:
 def unavailable(error: BaseException, server: Server) -> PolicyError:
     """Returns the error of a transport error of the HTTP library, which its class's name tells apart."""
     names = {cause.__name__ for link in _chain(error) for cause in type(link).__mro__}
-    if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
+    if "InvalidURL" in names:
         return server.no_address()
+    if "UnsupportedProtocol" in names:
+        return PolicyRefused(f"{server.url} redirects to no address of HTTP", Trouble.NOT_THE_PROTOCOL)
+    if "SSLError" in names:
+        return PolicyRefused(
+            f"{server.url} and this machine agree on no TLS connection ({_reason_of_tls(error)}): is it https, and is "
+            "its certificate known here (SSL_CERT_FILE)?",
+            Trouble.NOT_THE_PROTOCOL,
+        )
     if "TooManyRedirects" in names:
         return PolicyRefused(f"{server.url} redirects without an end: check the address", Trouble.NOT_THE_PROTOCOL)
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError"}:
@@ -105,7 +113,7 @@ def unavailable(error: BaseException, server: Server) -> PolicyError:
     if "DecodingError" in names:
         return PolicyUnavailable(f"{server.url} sent a body that cannot be decompressed", Trouble.NONSENSE)
     if names & {"RemoteProtocolError", "ReadError"}:
-        return PolicyUnavailable(f"{server.url} cut its answer off", Trouble.CUT_OFF)
+        return PolicyUnavailable(f"{server.url} cut its answer off, or does not speak HTTP", Trouble.CUT_OFF)
     return PolicyUnavailable(f"cannot reach {server.url}: is the server up?", Trouble.CONNECTION)
 
 
@@ -171,6 +179,11 @@ def _reported_status(content: Any) -> int | None:
     codes = [inner.get(name) for name in ("code", "status", "status_code")]
     numbers = [int(str(code)) for code in codes if str(code).isdecimal() and len(str(code)) == 3]
     return next((number for number in numbers if 400 <= number < 600), None)
+
+
+def _reason_of_tls(error: BaseException) -> str:
+    reasons = [getattr(link, "verify_message", "") or getattr(link, "reason", "") for link in _chain(error)]
+    return next((str(reason).replace("_", " ").lower() for reason in reasons if reason), "no reason")
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import field_validator
 
 from kernelwright.policies.base import PolicyRefused, Trouble, Value
 
@@ -14,6 +17,9 @@ SHORTEST_SECRET = 8
 MAX_QUOTED_CHARACTERS = 200
 """Largest number of characters of a server's own message that is quoted."""
 _MAX_DEPTH = 4
+_MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_MARKUP_CHARACTERS = 20_000
+"""Characters of a page that are looked through for words."""
 _MESSAGE_FIELDS = ("message", "detail", "details", "error", "errors", "msg", "error_description", "title", "reason")
 
 
@@ -35,8 +41,26 @@ class Server(Value):
     key_variable: str = "OPENAI_API_KEY"
     """The environment variable that the user sets to the key."""
 
-    def check_address(self) -> None:
-        """Raises PolicyRefused where the URL cannot be an address."""
+    @field_validator("key")
+    @classmethod
+    def _strip_key(cls, key: str | None) -> str | None:
+        """Removes the blanks and the line end that a key has when it is read from a file."""
+        return (key or "").strip() or None
+
+    @property
+    def base_url(self) -> str:
+        """Returns the address without its query."""
+        return self.url.partition("?")[0]
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Returns the query that every request has, such as `api-version=preview`."""
+        return dict(parse_qsl(self.url.partition("?")[2]))
+
+    def check(self) -> None:
+        """Raises PolicyRefused where the URL cannot be an address, or holds a password, and where a header cannot hold
+        the key.
+        """
         try:
             parts = urlsplit(self.url)
             valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -44,6 +68,16 @@ class Server(Value):
             valid = False
         if not valid:
             raise self.no_address()
+        if "@" in parts.netloc:
+            raise PolicyRefused(
+                f"the address of {parts.hostname} holds a password, which every run would store: leave it out, and set "
+                f"{self.key_variable}",
+                Trouble.NAME,
+            )
+        if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
+            raise PolicyRefused(
+                f"{self.key_variable} holds a character that no key has: set it to the key alone", Trouble.KEY
+            )
 
     def no_address(self) -> PolicyRefused:
         """Returns the refusal of a URL that is no address."""
@@ -54,12 +88,18 @@ class Server(Value):
 
         The words are data: one line, printable, capped, and without the key.
         """
-        words = next(_messages(content, _MAX_DEPTH), "")
+        words = _without_markup(next(_messages(content, _MAX_DEPTH), ""))
         text = "".join(character for character in " ".join(words.split()) if character.isprintable())
         # A key of a few characters is a stand-in where a server wants none, and part of ordinary words.
         if self.key and len(self.key) >= SHORTEST_SECRET:
             text = text.replace(self.key, "***")
         return f": {text[:MAX_QUOTED_CHARACTERS]}" if text else ""
+
+
+def _without_markup(text: str) -> str:
+    """Returns the words of an HTML page; another text as it is."""
+    beginning = text[:_MARKUP_CHARACTERS]
+    return _MARKUP.sub(" ", beginning) if beginning.lstrip().startswith("<") else text
 
 
 def _messages(content: Any, depth: int) -> Iterator[str]:

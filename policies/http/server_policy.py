@@ -83,7 +83,7 @@ class ServerPolicy(ABC):
 
     def _open(self) -> Connection:
         if self._connection is None:
-            self._server.check_address()
+            self._server.check()
             self._connection = self._connect()
         return self._connection
 

@@ -61,8 +61,7 @@ class OpenAIPolicy(ServerPolicy):
             prices: The prices of tokens.
             extra: Fields of the user that every request has.
         """
-        address = url.rstrip("/").removesuffix("/chat/completions")
-        super().__init__(Server(model=model, url=address, key=key), at_once, prices)
+        super().__init__(Server(model=model, url=_address(url), key=key), at_once, prices)
         self._timeout = timeout
         self._extra_body = _extra_body(extra or ExtraFields())
         self._served = ServedModel()
@@ -111,8 +110,9 @@ class OpenAIPolicy(ServerPolicy):
             raise PolicyRefused("openai is not installed: pip install openai", Trouble.NOT_INSTALLED) from error
         server = self._server
         client = openai.AsyncOpenAI(
-            api_key=server.key or _NO_KEY, base_url=server.url, max_retries=0, timeout=self._timeout
-        )
+            api_key=server.key or _NO_KEY, base_url=server.base_url, default_query=server.query, max_retries=0,
+            timeout=self._timeout,
+        )  # fmt: skip
         self._is_listed = False
         self._listing = asyncio.Lock()
         return Connection(server, client, openai, self._timeout)
@@ -221,6 +221,12 @@ class OpenAIPolicy(ServerPolicy):
             "chat_template_hash": served.identity.chat_template_hash,
             "seed": None if "seed" in self._without else sampling.seed,
         }
+
+
+def _address(url: str) -> str:
+    """Returns the address without the path of chat requests, which the client adds, and with its query."""
+    path, mark, query = url.strip().partition("#")[0].partition("?")
+    return path.rstrip("/").removesuffix("/chat/completions").rstrip("/") + mark + query
 
 
 def _extra_body(extra: ExtraFields) -> dict[str, Any]:

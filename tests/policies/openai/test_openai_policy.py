@@ -359,6 +359,97 @@ def test_an_address_that_is_none_has_a_typed_outcome(url):
     assert "\n" not in str(caught.value)
 
 
+def without_end(handler: Handler) -> None:
+    """The whole reply, and a length that promises more."""
+    body = json.dumps(reply()).encode()
+    handler.send_response(200)
+    handler.send_header("content-type", "application/json")
+    handler.send_header("content-length", str(len(body) + 1))
+    handler.end_headers()
+    handler.wfile.write(body)
+    handler.close_connection = True
+
+
+MULTILINE_EVENT = (
+    b'data: {"choices": [{"index": 0, "finish_reason": "stop",\ndata: "message": {"content": "hello"}}]}\n\n'
+)
+LINES_OF_EVENTS = b"\n".join(
+    b'data: {"choices": [{"delta": {"content": "%s"}}]}' % part for part in (b"he", b"ll", b"o")
+)
+WHOLE = {
+    "a list of one reply": says([reply()]),
+    "UTF-16": says(json.dumps(reply()).encode("utf-16"), kind="application/json"),
+    "another charset": says(
+        json.dumps(reply("hell\u00f6"), ensure_ascii=False).encode("latin-1"), kind="application/json; charset=latin-1"
+    ),
+    "a byte order mark": says(b"\xef\xbb\xbf" + json.dumps(reply()).encode()),
+    "an event over several lines": says(MULTILINE_EVENT, kind="text/event-stream"),
+    "events without empty lines between": says(LINES_OF_EVENTS, kind="text/event-stream"),
+    "a length that promises more": without_end,
+}
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_a_reply_that_is_whole_is_read_in_whatever_form_it_comes(case):
+    with loopback(WHOLE[case]) as server:
+        [completion] = OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
+    assert completion.text in ("hello", "hell\u00f6")
+    assert len(server.asked) == 1
+
+
+def test_a_stream_that_breaks_off_within_an_event_keeps_what_came_before():
+    with loopback(says(LINES_OF_EVENTS[:-9], kind="text/event-stream")) as server:
+        [completion] = OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
+    assert (completion.text, completion.finish) == ("hell", FinishReason.OTHER)
+
+
+def test_a_web_page_is_quoted_by_its_words():
+    page = (
+        b"<!DOCTYPE html><html><head><style>p { x }</style><title>Sign in</title></head><body><p>VPN</p></body></html>"
+    )
+    with loopback(says(page, kind="text/html")) as server, pytest.raises(PolicyRefused, match=r": Sign in VPN$"):
+        OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
+
+
+@pytest.mark.parametrize("key", ["sk-secret-1\n", "  sk-secret-1 "])
+def test_a_key_that_was_read_from_a_file_loses_its_line_end(key):
+    with loopback(good) as server:
+        OpenAIPolicy("m", server.url, key=key, timeout=300).sample([ask()])
+    assert set(server.keys) == {"Bearer sk-secret-1"}
+
+
+@pytest.mark.parametrize("key", ["sk-ü", "sk-a\x00b", "sk-a\nb"])
+def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_variable(key):
+    with loopback(good) as server, pytest.raises(PolicyRefused, match="OPENAI_API_KEY holds a character") as caught:
+        OpenAIPolicy("m", server.url, key=key, timeout=300).sample([ask()])
+    assert caught.value.trouble is Trouble.KEY
+    assert server.asked == []
+
+
+def test_an_address_may_have_a_query_and_the_path_of_chat_requests():
+    paths = []
+
+    def told(handler: Handler) -> None:
+        paths.append(handler.path)
+        good(handler)
+
+    with loopback(told) as server:
+        for ending in ("?api-version=preview", "/chat/completions?api-version=preview", "/#top"):
+            OpenAIPolicy("m", server.url + ending, timeout=300).sample([ask()])
+    assert paths == ["/v1/chat/completions?api-version=preview"] * 2 + ["/v1/chat/completions"]
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated():
+    with pytest.raises(PolicyRefused, match="holds a password") as caught:
+        OpenAIPolicy("m", "http://me:hunter2@127.0.0.1:9/v1", timeout=300).sample([ask()])
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_server_without_tls_is_told_from_one_that_is_down():
+    with loopback(good) as server, pytest.raises(PolicyRefused, match="agree on no TLS connection"):
+        OpenAIPolicy("m", server.url.replace("http:", "https:"), timeout=300).sample([ask()])
+
+
 def test_ctrl_c_ends_the_wait_for_a_slow_server_at_once():
     code = (
         "import sys; from kernelwright.policies.open_policy import open_policy; from "
