@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from kernelwright.policies.base import PolicyError, PolicyUnavailable, Trouble
+from kernelwright.policies.base import PolicyError, PolicyRefused, PolicyUnavailable, Trouble
 from kernelwright.policies.http.bodies import decode_body, decode_text, whole_json
 from kernelwright.policies.http.errors import (
     UnknownField,
@@ -61,6 +61,7 @@ class Connection:
         try:
             async with _within_time_limit(seconds or self.timeout, self.server), call(**body) as response:
                 headers = response.headers
+                _refuse_redirection(response.http_response, self.server)
                 await _read_body(response, received, self.server)
         except self._library.APIStatusError as error:
             raise self._refusal(error) from error
@@ -85,10 +86,24 @@ class Connection:
         return Answer(content, headers, text)
 
     def _refusal(self, error: Any) -> Exception:
+        _refuse_redirection(error.response, self.server)
         refusal = error_of_status(error.status_code, error.response.headers, error.body, self.server)
         if error.status_code in _STATUSES_OF_REFUSED_FIELDS and refusal.trouble in (Trouble.REQUEST, Trouble.SERVER):
             return UnknownField(refused_field(error.body), refusal)
         return refusal
+
+
+def _refuse_redirection(response: Any, server: Server) -> None:
+    """Raises PolicyRefused where a redirection (301, 302, 303) has made a GET of the request, which has lost its body.
+
+    `response`: an httpx.Response.
+    """
+    if response.history and response.history[0].request.method != response.request.method:
+        address = str(response.url).partition("?")[0].removesuffix("/chat/completions")
+        raise PolicyRefused(
+            f"{server.url} redirects to {address}: give the address that the model is served at",
+            Trouble.NOT_THE_PROTOCOL,
+        )
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ from kernelwright.policies.base import (
 from kernelwright.policies.openai.openai_policy import OpenAIPolicy
 from kernelwright.policies.prices import read_prices
 from kernelwright.policies.retrying import RetryingPolicy
-from tests.policies.loopback import Handler, loopback, reply
+from tests.policies.loopback import Behaviour, Handler, loopback, reply
 
 ROOT = Path(__file__).parents[3]
 
@@ -437,6 +437,22 @@ def test_an_address_may_have_a_query_and_the_path_of_chat_requests():
         for ending in ("?api-version=preview", "/chat/completions?api-version=preview", "/#top"):
             OpenAIPolicy("m", server.url + ending, timeout=300).sample([ask()])
     assert paths == ["/v1/chat/completions?api-version=preview"] * 2 + ["/v1/chat/completions"]
+
+
+def moved(status: int) -> Behaviour:
+    return lambda handler: handler.say(b"", status=status, kind="text/html", location="/v2/models")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+@pytest.mark.parametrize("listing", [says({"object": "list", "data": []}), error(404)])
+def test_a_redirection_that_loses_the_request_is_told_with_its_address(status, listing):
+    with (
+        loopback(moved(status), listing=listing) as server,
+        pytest.raises(PolicyRefused, match=r"redirects to .*/v2/models: give the address") as caught,
+    ):
+        OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
+    assert caught.value.trouble is Trouble.NOT_THE_PROTOCOL
+    assert len(server.asked) == 1
 
 
 def test_a_password_in_an_address_is_refused_and_not_repeated():
