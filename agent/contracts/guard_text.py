@@ -1,13 +1,13 @@
 """Writes the guard: the end of a kernel file, which checks every call against the contract.
 
 The judged text stays as it is. The guard replaces the constructor and forward of its class, so that
-`super(ModelNew, self)` and the names of the weights stay what they were. The guard's names stand inside of one
-function, whose own name does not occur in the text.
+`super(ModelNew, self)` and the names of the weights stay what they were. The checker (enforcing.py) is the same text in
+every file; below it stand a constructor and a forward with one line for each argument. The guard's names stand inside
+of one function, whose own name does not occur in the text.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
 import textwrap
@@ -22,6 +22,7 @@ from kernelwright.agent.contracts.contract import (
     FixedContract,
     ItemsContract,
     Mode,
+    Output,
     SizeContract,
     TensorContract,
 )
@@ -47,75 +48,62 @@ def without_guard(source: str) -> str:
 
 def guard_text(contract: Contract, name: str) -> str:
     """Returns the function that makes a class check its calls."""
-    methods = "\n\n".join([_constructor(contract), _forward(contract), _installed(contract)])
+    methods = [_constructor(contract), _forward(contract), _installed(contract)]
+    if contract.max_elements != INT32_ELEMENTS:
+        methods.insert(0, f"MAX_ELEMENTS = {contract.max_elements}")
     head = f'def {name}(model):\n    """Makes a module check its arguments on the host, without device work."""\n'
-    checks = _needed_checks(methods, contract.max_elements)
-    return head + textwrap.indent(f"import torch\n\n{checks}\n\n{methods}", "    ") + "\n"
-
-
-def _needed_checks(methods: str, max_elements: int) -> str:
-    """Returns those functions of enforcing.py that the methods call, and what these call, in the order of the file."""
-    definitions = _definitions()
-    needed: set[str] = set()
-    waiting = {name for name in definitions if re.search(rf"\b{name}\b", methods)}
-    while waiting:
-        name = waiting.pop()
-        needed.add(name)
-        waiting |= {other for other in definitions if re.search(rf"\b{other}\b", definitions[name])} - needed
-    if max_elements != INT32_ELEMENTS:
-        definitions = definitions | {"MAX_ELEMENTS": f"MAX_ELEMENTS = {max_elements}"}
-    return "\n\n".join(definitions[name] for name in definitions if name in needed)
+    return head + textwrap.indent("\n\n".join([checker_text(), *methods]), "    ") + "\n"
 
 
 @functools.cache
-def _definitions() -> dict[str, str]:
-    """The functions, classes and constants of enforcing.py with their texts."""
+def checker_text() -> str:
+    """Returns the checker: the imports of enforcing.py and all below them, with one empty line in place of two."""
     text = CHECKS_FILE.read_text(encoding="utf-8")
-    definitions: dict[str, str] = {}
-    for node in ast.parse(text).body:
-        segment = ast.get_source_segment(text, node) or ""
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            definitions[node.name] = segment
-        elif isinstance(node, ast.Assign):
-            definitions[ast.unparse(node.targets[0])] = segment
-    return definitions
+    return text.partition('"""\n\n')[2].strip().replace("\n\n\n", "\n\n")
+
+
+@functools.cache
+def _checker_names() -> frozenset[str]:
+    return frozenset(re.findall(r"^(?:def |class |import )?(\w+)(?=\(|:| = |$)", checker_text(), re.MULTILINE))
 
 
 def _constructor(contract: Contract) -> str:
     names = _parameter_names(contract.constructor)
-    body = ["known_sizes = {}"]
-    if contract.weights:
-        body.append("check_default_type(torch.float32)")
-    body += _checks(contract.constructor, names)
+    body = ["sizes = {}", *_checks(contract.constructor, names)]
     if any(isinstance(argument.contract, TensorContract | ItemsContract) for argument in contract.constructor):
-        body.append('known_sizes.pop("the device", None)')
+        body.append('sizes.pop("the device", None)')
     body.append(f"judged_init({', '.join(['self', *_passed(contract.constructor, names)])})")
     if contract.mode in (Mode.TRAINING, Mode.EVAL):
         body.append(f"self.train({contract.mode is Mode.TRAINING})")
-    body.append("refuse_replaced_forward(self)")
-    body.append(f"self.judged_contract = known_sizes, {'list_weights(self)' if contract.weights else '[]'}")
+    body.append('require("forward" not in vars(self), "its constructor replaces forward, which was not judged")')
+    if contract.weights:
+        body.append('require(torch.get_default_dtype() is torch.float32, "weights were judged in torch.float32 only")')
+    body.append("self.judged_contract = sizes, weights_of(self)")
     return _method("__init__", contract.constructor, names, body)
 
 
 def _forward(contract: Contract) -> str:
     names = _parameter_names(contract.inputs)
-    body = ["known_sizes = dict(self.judged_contract[0])"]
-    body += _checks(contract.inputs, names)
+    body = ["sizes = dict(self.judged_contract[0])", *_checks(contract.inputs, names)]
     for relation in contract.relations:
-        body.append(f"check_relation({relation.text!r}, {_with_lookups(relation.text)})")
+        body.append(f"require({_with_lookups(relation.text)}, {f'{relation.text} must hold and does not'!r})")
     for name, values in contract.few_values.items():
-        body.append(f"check_values({name!r}, known_sizes, {values!r})")
+        words = f"{name} must be {' or '.join(map(str, values))} and is"
+        body.append(f"require(sizes[{name!r}] in {values!r}, {words!r}, sizes[{name!r}])")
     if contract.mode in (Mode.TRAINING, Mode.EVAL):
-        body.append(f"check_mode(self, {contract.mode is Mode.TRAINING})")
+        training = contract.mode is Mode.TRAINING
+        words = f"it was judged in {contract.mode} mode only: call .{'train' if training else 'eval'}()"
+        body.append(f"require({'' if training else 'not '}self.training, {words!r})")
     if contract.weights:
-        body.append("check_weights(self.judged_contract[1])")
-    body.append(f"output = judged_forward({', '.join(['self', *_passed(contract.inputs, names)])})")
-    checked = "check_output(output)"
-    if contract.weights:
-        depend = tuple(output.depends_on_weights for output in contract.outputs)
-        checked = f"mark_without_backward({checked}, self.judged_contract[1], {depend!r})"
-    body.append(f"return {checked}")
+        body.append("check_weights(self, sizes)")
+    trained = tuple(index for index, output in enumerate(contract.outputs) if _is_trained(output))
+    called = f"judged_forward({', '.join(['self', *_passed(contract.inputs, names)])})"
+    body.append(f"return finish(self, {called}, {trained if contract.weights else ()!r})")
     return _method("forward", contract.inputs, names, body)
+
+
+def _is_trained(output: Output) -> bool:
+    return output.depends_on_weights and output.dtype.startswith(("float", "bfloat", "complex"))
 
 
 def _installed(contract: Contract) -> str:
@@ -124,7 +112,8 @@ def _installed(contract: Contract) -> str:
     lines.append("judged_init, judged_forward = model.__init__, getattr(model, entry)")
     lines.append("model.__init__ = __init__")
     if contract.mode is Mode.MIXED:
-        lines.append("model.train = refuse_modes")
+        words = "its layers were judged in different modes: leave out .train() and .eval()"
+        lines.append(f"model.train = lambda self, mode=True: require(False, {words!r})")
     lines.append("setattr(model, entry, forward)")
     return "\n".join(lines)
 
@@ -145,7 +134,7 @@ def _signature(arguments: Sequence[Argument], names: Sequence[str]) -> Iterator[
 def _parameter_names(arguments: Sequence[Argument]) -> list[str]:
     """The arguments' own names, or numbered ones where one of them is a name of the guard."""
     names = [argument.name for argument in arguments]
-    reserved = {*_definitions(), "known_sizes", "judged_init", "judged_forward", "torch", "self", "output", "model"}
+    reserved = {*_checker_names(), "sizes", "judged_init", "judged_forward", "self", "model"}
     usable = all(name.isidentifier() for name in names) and not reserved & set(names) and len(set(names)) == len(names)
     return names if usable else [f"argument_{index}" for index in range(len(names))]
 
@@ -161,10 +150,8 @@ def _checks(arguments: Sequence[Argument], names: Sequence[str]) -> list[str]:
     lines: list[str] = []
     for argument, name in zip(arguments, names, strict=True):
         expression = _expression(name, argument.name, argument.contract, lines)
-        if expression.startswith("check_fixed("):
-            lines.append(expression)
-        elif expression != name:
-            lines.append(f"{name} = {expression}")
+        if expression != name:
+            lines.append(f"{name} = {expression}" if argument.passed else expression)
     return lines
 
 
@@ -174,30 +161,35 @@ def _expression(variable: str, label: str, contract: AnyContract, before: list[s
         case TensorContract():
             return _tensor_expression(variable, label, contract)
         case SizeContract():
-            return f"check_size({label!r}, {variable}, {contract.size!r}, known_sizes)"
+            return f"size({label!r}, {variable}, {contract.size!r}, sizes)"
         case FixedContract():
-            return f"check_fixed({label!r}, {variable}, {contract.literal})"
+            return f"only({label!r}, {variable}, {contract.literal})"
         case ItemsContract():
             return _items_expression(variable, label, contract, before)
     return variable
 
 
 def _tensor_expression(variable: str, label: str, contract: TensorContract) -> str:
-    checked = f"check_tensor({label!r}, {variable}, torch.{contract.dtype}, {contract.shape!r}, known_sizes)"
+    options = ""
     if contract.layouts:
-        return f"check_layouts({label!r}, {checked}, {contract.layouts!r})"
+        options = f", layouts={contract.layouts!r}"
+    elif not contract.is_contiguous:
+        options = f", order={contract.order!r}"
     if contract.written:
-        return f"refuse_copies({label!r}, {checked}, {contract.order!r})"
-    return f"make_contiguous({checked})" if contract.is_contiguous else f"make_dense({checked}, {contract.order!r})"
+        options += ", written=True"
+    return f"tensor({label!r}, {variable}, torch.{contract.dtype}, {contract.shape!r}, sizes{options})"
 
 
 def _items_expression(variable: str, label: str, contract: ItemsContract, before: list[str]) -> str:
     if contract.kind == "dict":
-        before.append(f"check_keys({label!r}, {variable}, {contract.keys!r})")
         keys = [repr(key) for key in contract.keys]
+        words = f"{label} must be a dictionary with the keys {', '.join(contract.keys)}"
+        fits = f"isinstance({variable}, dict) and {variable}.keys() == set({contract.keys!r})"
+        before.append(f"require({fits}, {words!r})")
     else:
-        before.append(f"check_items({label!r}, {variable}, {len(contract.items)})")
         keys = [str(index) for index in range(len(contract.items))]
+        fits = f"isinstance({variable}, (list, tuple)) and len({variable}) == {len(keys)}"
+        before.append(f"require({fits}, {f'{label} must be a list or tuple of {len(keys)}'!r})")
     items = [
         _expression(f"{variable}[{key}]", f"{label}[{key}]", item, before)
         for key, item in zip(keys, contract.items, strict=True)
@@ -210,4 +202,4 @@ def _items_expression(variable: str, label: str, contract: ItemsContract, before
 
 def _with_lookups(relation: str) -> str:
     """`width == 2 * hidden` with what the guard knows of these sizes."""
-    return re.sub(r"[A-Za-z_]\w*", lambda name: f'known_sizes["{name[0]}"]', relation)
+    return re.sub(r"[A-Za-z_]\w*", lambda name: f'sizes["{name[0]}"]', relation)
