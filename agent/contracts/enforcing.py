@@ -70,8 +70,8 @@ def check_weights(module, sizes):
 
 
 class NoBackward(torch.autograd.Function):
-    forward = staticmethod(lambda context, output, *weights: output.view_as(output))
-    backward = staticmethod(lambda context, *gradients: require(False, "this kernel has no backward"))
+    forward = staticmethod(lambda ctx, output, *weights: output.view_as(output))
+    backward = staticmethod(lambda ctx, *grad_outputs: require(False, "this kernel has no backward"))
 
 
 def finish(module, output, trained):
