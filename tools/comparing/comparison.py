@@ -145,7 +145,7 @@ def measure(
     """
     dtype = eager.dtype if dtype is None else dtype
     rule = str(dtype).removeprefix("torch.")
-    near = (draw.startswith(Draw.CONSTANT_ROWS), draw.startswith(Draw.TINY))
+    near = (draw.startswith(Draw.CONSTANT_ROWS), draw.startswith((Draw.TINY, Draw.SCALED)))
     if not eager.numel():
         return ComparedOutput(check=Check(draw=draw, passed=True, passed_kb=kernelbench_close(candidate, eager, rule)))
     verdict, r = _deviation(candidate, eager, exact, perturbed, tolerance, depth, dtype, near)

@@ -111,9 +111,9 @@ def let_converge(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
 
 def scale_rows(tensors: Sequence[torch.Tensor], limit: int) -> None:
-    """Multiplies each row of each tensor by a power of two of its own, in place: the first by 2^limit, the second by
-    the smallest, the others by powers spread evenly between these. Every third row is made negative. The elements of a
-    vector are rows by themselves.
+    """Multiplies each row of each tensor by a power of two of its own, in place: the first and the third by 2^limit,
+    the second by the smallest, the others by powers spread evenly between these. The third row and every third one
+    after it are made negative. The elements of a vector are rows by themselves.
     """
     import torch
 
@@ -125,9 +125,11 @@ def scale_rows(tensors: Sequence[torch.Tensor], limit: int) -> None:
         lowest = -min(highest, LIMIT_OF_SMALL_SCALES)
         row = torch.arange(rows.shape[0], device=tensor.device)
         spread = (row * GOLDEN_RATIO + float(rows[0, 0].abs()) * 1e3) % 1.0  # other powers for other numbers
-        exponents = torch.where(row == 0, highest, torch.where(row == 1, lowest, lowest + (highest - lowest) * spread))
+        exponents = lowest + (highest - lowest) * spread
+        exponents[row == 1] = lowest
+        exponents[(row == 0) | (row == 2)] = highest
         scales = torch.exp2(exponents.floor().float()).to(tensor.dtype).unsqueeze(-1)
-        negative = (row % 3 == 0).unsqueeze(-1)
+        negative = (row % 3 == 2).unsqueeze(-1)
         tensor.copy_((torch.where(negative, -rows.abs(), rows) * scales).view(tensor.shape))
 
 
