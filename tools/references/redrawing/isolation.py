@@ -59,10 +59,16 @@ def _walk(columns: int) -> list[int]:
 
 
 def isolate(tensor: torch.Tensor, filling: float) -> None:
-    """Fills all elements of a tensor but those that decide, in place. Zeros stay zeros."""
+    """Fills all elements of a tensor but those that decide, in place. Zeros stay zeros. What decides is at least as
+    large as the mean magnitude: of a row of one small number the usual forms of tanh and elu lose the digits.
+    """
+    mean = float(tensor.double().abs().mean())
+    larger = tensor.abs().clamp_(min=mean).copysign_(tensor)
     if math.isinf(filling):
-        tensor.mul_(TIMES_LARGER)
-    tensor.masked_fill_(~(deciding_elements(tensor) | (tensor == 0)), filling)
+        larger.mul_(TIMES_LARGER)
+    zeros, decides = tensor == 0, deciding_elements(tensor)
+    tensor.masked_fill_(~(decides | zeros), filling)
+    tensor.copy_(larger.where(decides & ~zeros, tensor))
 
 
 def repeats_itself(tensor: torch.Tensor) -> bool:
