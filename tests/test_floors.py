@@ -89,7 +89,7 @@ def test_no_package_of_ours_imports_the_tests_or_the_bench():
 TRUSTED_PART_OF_TRACING = {
     "kernelwright.tools.tracing.trace",
     "kernelwright.tools.tracing.alternatives",
-    "kernelwright.tools.tracing.constructor_work",
+    "kernelwright.tools.tracing.shared_memory",
     "kernelwright.tools.tracing.client",
 }
 """Of the room in which candidates run: the value that crosses, what reads it, and who asks for it."""

@@ -31,5 +31,7 @@ class ModelNew(nn.Module):
             self.counter = torch.zeros(rows, device=x.device, dtype=torch.int32)
         partial = torch.empty((rows, blocks), device=x.device)
         out = torch.empty(rows, device=x.device, dtype=x.dtype)
-        sum_kernel[(rows, blocks)](x, partial, self.counter, out, rows, columns, blocks, BLOCK=64, MOST=triton.next_power_of_2(blocks))
+        sum_kernel[(rows, blocks)](
+            x, partial, self.counter, out, rows, columns, blocks, BLOCK=64, MOST=triton.next_power_of_2(blocks)
+        )
         return out

@@ -29,8 +29,13 @@ class ModelNew(nn.Module):
         blocks = triton.cdiv(columns, 64)
         key = (rows, blocks, x.device)
         if key not in self._workspace:
-            self._workspace[key] = (torch.empty((rows, blocks), device=x.device), torch.zeros(rows, device=x.device, dtype=torch.int32))
+            self._workspace[key] = (
+                torch.empty((rows, blocks), device=x.device),
+                torch.zeros(rows, device=x.device, dtype=torch.int32),
+            )
         partial, tickets = self._workspace[key]
         out = torch.empty(rows, device=x.device, dtype=x.dtype)
-        sum_kernel[(rows, blocks)](x, partial, tickets, out, columns, blocks, BLOCK=64, MOST=triton.next_power_of_2(blocks))
+        sum_kernel[(rows, blocks)](
+            x, partial, tickets, out, columns, blocks, BLOCK=64, MOST=triton.next_power_of_2(blocks)
+        )
         return out

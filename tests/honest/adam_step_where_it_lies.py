@@ -24,7 +24,18 @@ class ModelNew(nn.Module):
     def forward(self, p, g, m, v, step):
         n = p.numel()
         _adamw[(triton.cdiv(n, 1024),)](
-            p, g, m, v, n, lr=1e-2, decay=0.1, beta1=0.9, beta2=0.99, correction1=1 - 0.9**step,
-            correction2=1 - 0.99**step, eps=1e-6, BLOCK=1024,
+            p,
+            g,
+            m,
+            v,
+            n,
+            lr=1e-2,
+            decay=0.1,
+            beta1=0.9,
+            beta2=0.99,
+            correction1=1 - 0.9**step,
+            correction2=1 - 0.99**step,
+            eps=1e-6,
+            BLOCK=1024,
         )
         return p, m, v

@@ -13,7 +13,19 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _varlen_fwd(
-    Q, K, V, O, cu, scale, s_t, s_h, o_t, o_h, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
+    Q,
+    K,
+    V,
+    O,
+    cu,
+    scale,
+    s_t,
+    s_h,
+    o_t,
+    o_h,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
     start_m, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -52,7 +64,19 @@ class ModelNew(nn.Module):
         sequences = cu.numel() - 1
         longest = triton.cdiv(total, sequences)
         _varlen_fwd[(triton.cdiv(longest, 32), heads, sequences)](
-            q, k, v, out, cu, 1.0 / math.sqrt(width), q.stride(0), q.stride(1), out.stride(0), out.stride(1),
-            D=width, BLOCK_D=max(16, triton.next_power_of_2(width)), BLOCK_M=32, BLOCK_N=32,
+            q,
+            k,
+            v,
+            out,
+            cu,
+            1.0 / math.sqrt(width),
+            q.stride(0),
+            q.stride(1),
+            out.stride(0),
+            out.stride(1),
+            D=width,
+            BLOCK_D=max(16, triton.next_power_of_2(width)),
+            BLOCK_M=32,
+            BLOCK_N=32,
         )
         return out

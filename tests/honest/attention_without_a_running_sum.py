@@ -30,7 +30,9 @@ def attention_kernel(q, k, v, out, length, dim, scale, M: tl.constexpr, N: tl.co
     for start in range(0, length, N):
         at = start + tl.arange(0, N)
         p = tl.exp(scores(queries, k + head, at, d, length, dim, scale, D) - top[:, None]) / total[:, None]
-        values = tl.load(v + head + at[:, None] * dim + d[None, :], mask=(at[:, None] < length) & (d[None, :] < dim), other=0.0)
+        values = tl.load(
+            v + head + at[:, None] * dim + d[None, :], mask=(at[:, None] < length) & (d[None, :] < dim), other=0.0
+        )
         result = tl.dot(p, values, result, input_precision="ieee")
     tl.store(out + head + r[:, None] * dim + d[None, :], result, mask=inside)
 

@@ -16,7 +16,9 @@ def fitting(configs, named_args, **kwargs):
 
 
 @triton.autotune(
-    configs=[triton.Config({"BLOCK": b}, num_warps=w, num_stages=s) for b in (256, 512, 1024) for w in (2, 4) for s in (1, 3)],
+    configs=[
+        triton.Config({"BLOCK": b}, num_warps=w, num_stages=s) for b in (256, 512, 1024) for w in (2, 4) for s in (1, 3)
+    ],
     key=["columns"],
     prune_configs_by={"early_config_prune": fitting, "perf_model": predicted, "top_k": 3},
 )

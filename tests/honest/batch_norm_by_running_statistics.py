@@ -32,5 +32,17 @@ class ModelNew(nn.Module):
         n = x.numel()
         bn = self.bn
         assert not bn.training
-        bn_relu_kernel[(triton.cdiv(n, 256),)](x, y, bn.weight, bn.bias, bn.running_mean, bn.running_var, bn.eps, x.size(1), x.size(2) * x.size(3), n, BLOCK=256)
+        bn_relu_kernel[(triton.cdiv(n, 256),)](
+            x,
+            y,
+            bn.weight,
+            bn.bias,
+            bn.running_mean,
+            bn.running_var,
+            bn.eps,
+            x.size(1),
+            x.size(2) * x.size(3),
+            n,
+            BLOCK=256,
+        )
         return y

@@ -33,5 +33,7 @@ class ModelNew(nn.Module):
         w, b = self.linear.weight, self.linear.bias
         out = torch.empty(x.shape[0], w.shape[0], dtype=x.dtype, device=x.device)
         tiles = triton.cdiv(x.shape[0], 32) * triton.cdiv(w.shape[0], 32)
-        linear_kernel[(tiles,)](x, w, b, out, x.shape[0], w.shape[0], x.shape[1], *x.stride(), *w.stride(), M=32, N=32, K=32)
+        linear_kernel[(tiles,)](
+            x, w, b, out, x.shape[0], w.shape[0], x.shape[1], *x.stride(), *w.stride(), M=32, N=32, K=32
+        )
         return out

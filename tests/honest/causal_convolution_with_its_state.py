@@ -9,7 +9,18 @@ import triton.language as tl
 
 @triton.jit
 def _conv(
-    x_ptr, w_ptr, b_ptr, y_ptr, state_ptr, channels, steps, sxb, sxc, sxt, TAPS: tl.constexpr, HAS_BIAS: tl.constexpr,
+    x_ptr,
+    w_ptr,
+    b_ptr,
+    y_ptr,
+    state_ptr,
+    channels,
+    steps,
+    sxb,
+    sxc,
+    sxt,
+    TAPS: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     block, bc = tl.program_id(0), tl.program_id(1)

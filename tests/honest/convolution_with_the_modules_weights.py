@@ -8,7 +8,9 @@ import triton.language as tl
 
 
 @triton.jit
-def conv_relu_bias_kernel(x_ptr, w_ptr, cb_ptr, b_ptr, y_ptr, C, H, W, O, OH, OW, KH: tl.constexpr, KW: tl.constexpr, BLOCK: tl.constexpr):
+def conv_relu_bias_kernel(
+    x_ptr, w_ptr, cb_ptr, b_ptr, y_ptr, C, H, W, O, OH, OW, KH: tl.constexpr, KW: tl.constexpr, BLOCK: tl.constexpr
+):
     pid_bo = tl.program_id(0)
     b = pid_bo // O
     o = pid_bo % O
@@ -43,7 +45,23 @@ class ModelNew(nn.Module):
         x = x.contiguous()
         y = torch.empty((B, O, OH, OW), device=x.device, dtype=x.dtype)
         grid = lambda meta: (B * O, triton.cdiv(OH * OW, meta["BLOCK"]))
-        conv_relu_bias_kernel[grid](x, self.conv.weight, self.conv.bias, self.bias.view(-1), y, C, H, W, O, OH, OW, KH=KH, KW=KW, BLOCK=128, num_warps=4)
+        conv_relu_bias_kernel[grid](
+            x,
+            self.conv.weight,
+            self.conv.bias,
+            self.bias.view(-1),
+            y,
+            C,
+            H,
+            W,
+            O,
+            OH,
+            OW,
+            KH=KH,
+            KW=KW,
+            BLOCK=128,
+            num_warps=4,
+        )
         return y
 
 

@@ -11,7 +11,18 @@ MAX_FUSED_SIZE = 65536 // 2
 
 
 @triton.jit
-def liger_like_cross_entropy_kernel(X_ptr, X_stride, Y_ptr, Y_stride, loss_ptr, count_ptr, n_cols, ignore_index: tl.constexpr, label_smoothing: tl.constexpr, BLOCK_SIZE: tl.constexpr):
+def liger_like_cross_entropy_kernel(
+    X_ptr,
+    X_stride,
+    Y_ptr,
+    Y_stride,
+    loss_ptr,
+    count_ptr,
+    n_cols,
+    ignore_index: tl.constexpr,
+    label_smoothing: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
     program_id = tl.program_id(0).to(tl.int64)
     Y_ptr += program_id * Y_stride
     y = tl.load(Y_ptr)
@@ -68,7 +79,19 @@ class ModelNew(nn.Module):
             _input = _input.contiguous()
         if target.stride(-1) != 1:
             target = target.contiguous()
-        liger_like_cross_entropy_kernel[(BT,)](X_ptr=_input, X_stride=_input.stride(-2), Y_ptr=target, Y_stride=target.stride(-1), loss_ptr=loss_1d, count_ptr=counts, n_cols=V, ignore_index=self.ignore_index, label_smoothing=self.label_smoothing, BLOCK_SIZE=BLOCK_SIZE, num_warps=4 if not torch.version.hip else 16)
+        liger_like_cross_entropy_kernel[(BT,)](
+            X_ptr=_input,
+            X_stride=_input.stride(-2),
+            Y_ptr=target,
+            Y_stride=target.stride(-1),
+            loss_ptr=loss_1d,
+            count_ptr=counts,
+            n_cols=V,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            BLOCK_SIZE=BLOCK_SIZE,
+            num_warps=4 if not torch.version.hip else 16,
+        )
         out = torch.empty((), dtype=_input.dtype, device=_input.device)
         mean_kernel[(1,)](loss_1d, counts, out, BT, BLOCK=1024)
         return out

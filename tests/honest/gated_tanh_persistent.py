@@ -64,7 +64,15 @@ class ModelNew(nn.Module):
         sms = torch.cuda.get_device_properties(x.device).multi_processor_count
         grid = (min(sms * c.waves, triton.cdiv(M, c.block_m) * triton.cdiv(N, c.block_n)),)
         _gated_tanh_kernel[grid](
-            flat, self.bias, y, M, N, flat.stride(0), y.stride(0),
-            BLOCK_M=c.block_m, BLOCK_N=c.block_n, num_warps=c.num_warps,
+            flat,
+            self.bias,
+            y,
+            M,
+            N,
+            flat.stride(0),
+            y.stride(0),
+            BLOCK_M=c.block_m,
+            BLOCK_N=c.block_n,
+            num_warps=c.num_warps,
         )
         return y.view(*x.shape[:-1], N)

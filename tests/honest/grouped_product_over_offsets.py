@@ -8,7 +8,19 @@ import triton.language as tl
 
 
 @triton.jit
-def _grouped(x_ptr, w_ptr, y_ptr, offsets, experts, K, N, PROGRAMS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def _grouped(
+    x_ptr,
+    w_ptr,
+    y_ptr,
+    offsets,
+    experts,
+    K,
+    N,
+    PROGRAMS: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+):
     tile = tl.program_id(0)
     done = 0
     tiles_n = tl.cdiv(N, BN)
@@ -22,8 +34,14 @@ def _grouped(x_ptr, w_ptr, y_ptr, offsets, experts, K, N, PROGRAMS: tl.constexpr
             acc = tl.zeros((BM, BN), tl.float32)
             for k0 in range(0, K, BK):
                 rk = k0 + tl.arange(0, BK)
-                x = tl.load(x_ptr + rm[:, None] * K + rk[None, :], mask=(rm < end)[:, None] & (rk < K)[None, :], other=0.0)
-                w = tl.load(w_ptr + (e * K + rk[:, None]) * N + rn[None, :], mask=(rk < K)[:, None] & (rn < N)[None, :], other=0.0)
+                x = tl.load(
+                    x_ptr + rm[:, None] * K + rk[None, :], mask=(rm < end)[:, None] & (rk < K)[None, :], other=0.0
+                )
+                w = tl.load(
+                    w_ptr + (e * K + rk[:, None]) * N + rn[None, :],
+                    mask=(rk < K)[:, None] & (rn < N)[None, :],
+                    other=0.0,
+                )
                 acc += tl.dot(x, w, input_precision="ieee")
             tl.store(y_ptr + rm[:, None] * N + rn[None, :], acc, mask=(rm < end)[:, None] & (rn < N)[None, :])
             tile += PROGRAMS

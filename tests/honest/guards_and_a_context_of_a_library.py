@@ -49,7 +49,9 @@ class Norm(torch.autograd.Function):
         x = x.view(-1, shape[-1])
         y = torch.empty_like(x)
         block, warps = calculate_settings(shape[-1])
-        norm_kernel[(x.shape[0],)](x, weight, y, x.stride(0), y.stride(0), shape[-1], eps, BLOCK_SIZE=block, num_warps=warps)
+        norm_kernel[(x.shape[0],)](
+            x, weight, y, x.stride(0), y.stride(0), shape[-1], eps, BLOCK_SIZE=block, num_warps=warps
+        )
         return y.view(*shape)
 
     @staticmethod

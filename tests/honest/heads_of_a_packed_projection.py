@@ -8,7 +8,25 @@ import triton.language as tl
 
 
 @triton.jit
-def attention_kernel(q, k, v, out, sb, sl, sh, ob, ol, oh, length, heads, head, scale, BL: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr):
+def attention_kernel(
+    q,
+    k,
+    v,
+    out,
+    sb,
+    sl,
+    sh,
+    ob,
+    ol,
+    oh,
+    length,
+    heads,
+    head,
+    scale,
+    BL: tl.constexpr,
+    BM: tl.constexpr,
+    BD: tl.constexpr,
+):
     pair = tl.program_id(1)
     batch, which = pair // heads, pair % heads
     base = batch * sb + which * sh
@@ -42,5 +60,7 @@ class ModelNew(nn.Module):
         out = torch.empty((batch, length, heads, head), device=packed.device, dtype=packed.dtype)
         grid = (triton.cdiv(length, 16), batch * heads)
         depth = max(16, triton.next_power_of_2(head))
-        attention_kernel[grid](q, k, v, out, *q.stride()[:3], *out.stride()[:3], length, heads, head, head ** -0.5, BL=16, BM=16, BD=depth)
+        attention_kernel[grid](
+            q, k, v, out, *q.stride()[:3], *out.stride()[:3], length, heads, head, head**-0.5, BL=16, BM=16, BD=depth
+        )
         return out

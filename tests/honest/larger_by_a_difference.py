@@ -13,7 +13,7 @@ def value_kernel(x, y, out, total, BLOCK: tl.constexpr):
     mask = offsets < total
     v = tl.load(x + offsets, mask=mask, other=1.0)
     w = tl.load(y + offsets, mask=mask, other=1.0)
-    r = tl.where(tl.abs(v) < float('inf'), v - w > 0.0, v > w)
+    r = tl.where(tl.abs(v) < float("inf"), v - w > 0.0, v > w)
     tl.store(out + offsets, r, mask=mask)
 
 

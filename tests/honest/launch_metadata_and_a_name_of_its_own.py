@@ -9,7 +9,11 @@ import triton.language as tl
 
 def cost(grid, kernel, args):
     M, N, K = args["M"], args["N"], args["K"]
-    return {"name": f"{kernel.name} [M={M}, N={N}, K={K}]", "flops16": 2.0 * M * N * K, "bytes": 2 * (M * K + N * K + M * N)}
+    return {
+        "name": f"{kernel.name} [M={M}, N={N}, K={K}]",
+        "flops16": 2.0 * M * N * K,
+        "bytes": 2 * (M * K + N * K + M * N),
+    }
 
 
 def named(specialization):

@@ -81,7 +81,22 @@ class ModelNew(nn.Module):
         _db = torch.zeros((GROUP, N), dtype=x.dtype, device=x.device)
         dx, dw, db = torch.empty_like(grad), torch.empty_like(self.weight), torch.empty_like(self.weight)
         BLOCK = triton.next_power_of_2(N)
-        _dx[(M,)](dx, grad, _dw, _db, x, self.weight, locks, x.stride(0), N, 1e-5, GROUP=GROUP, BLOCK=BLOCK,
-                  num_warps=min(max(BLOCK // 256, 1), 8))
-        _dwdb[lambda meta: (triton.cdiv(N, meta["BLOCK_N"]),)](_dw, _db, dw, db, min(GROUP, M), N, BLOCK_M=32, BLOCK_N=128, num_ctas=1)
+        _dx[(M,)](
+            dx,
+            grad,
+            _dw,
+            _db,
+            x,
+            self.weight,
+            locks,
+            x.stride(0),
+            N,
+            1e-5,
+            GROUP=GROUP,
+            BLOCK=BLOCK,
+            num_warps=min(max(BLOCK // 256, 1), 8),
+        )
+        _dwdb[lambda meta: (triton.cdiv(N, meta["BLOCK_N"]),)](
+            _dw, _db, dw, db, min(GROUP, M), N, BLOCK_M=32, BLOCK_N=128, num_ctas=1
+        )
         return dx, dw, db

@@ -27,7 +27,9 @@ def ensure_contiguous(fn):
 def calculate_settings(n: int) -> Tuple[int, int]:
     BLOCK_SIZE = triton.next_power_of_2(n)
     if BLOCK_SIZE > 65536:
-        raise RuntimeError(f"Cannot launch Triton kernel since n = {n} exceeds the recommended Triton blocksize = {65536}.")
+        raise RuntimeError(
+            f"Cannot launch Triton kernel since n = {n} exceeds the recommended Triton blocksize = {65536}."
+        )
     num_warps = 4
     if BLOCK_SIZE >= 32768:
         num_warps = 32 if not torch.version.hip else 16
@@ -39,7 +41,9 @@ def calculate_settings(n: int) -> Tuple[int, int]:
 
 
 @triton.jit
-def _forward_kernel(Y_ptr, Y_row_stride, X_ptr, X_row_stride, W_ptr, B_ptr, Mean_ptr, RSTD_ptr, n_cols, eps, BLOCK_SIZE: tl.constexpr):
+def _forward_kernel(
+    Y_ptr, Y_row_stride, X_ptr, X_row_stride, W_ptr, B_ptr, Mean_ptr, RSTD_ptr, n_cols, eps, BLOCK_SIZE: tl.constexpr
+):
     row_idx = tl.program_id(0).to(tl.int64)
     col_offsets = tl.arange(0, BLOCK_SIZE)
     mask = col_offsets < n_cols
@@ -89,7 +93,9 @@ class LayerNormFunction(torch.autograd.Function):
         RSTD = torch.empty(n_rows, dtype=X.dtype, device=X.device)
         if X.shape[1] != W.shape[0]:
             raise ValueError("Incompatible dimensions")
-        _forward_kernel[(n_rows,)](Y, Y.stride(0), X, X.stride(0), W, B, Mean, RSTD, n_cols, eps, BLOCK_SIZE=BLOCK_SIZE, num_warps=num_warps)
+        _forward_kernel[(n_rows,)](
+            Y, Y.stride(0), X, X.stride(0), W, B, Mean, RSTD, n_cols, eps, BLOCK_SIZE=BLOCK_SIZE, num_warps=num_warps
+        )
         ctx.save_for_backward(X, W, B, Mean, RSTD)
         ctx.BLOCK_SIZE = BLOCK_SIZE
         ctx.num_warps = num_warps
@@ -101,7 +107,9 @@ class LayerNormFunction(torch.autograd.Function):
     def backward(ctx, dY):
         X, W, B, Mean, RSTD = ctx.saved_tensors
         DX = torch.empty_like(X)
-        _backward_kernel[(X.shape[0],)](dY, X, W, Mean, RSTD, DX, X.shape[1], BLOCK_SIZE=ctx.BLOCK_SIZE, dtype=tl.float32)
+        _backward_kernel[(X.shape[0],)](
+            dY, X, W, Mean, RSTD, DX, X.shape[1], BLOCK_SIZE=ctx.BLOCK_SIZE, dtype=tl.float32
+        )
         return DX, None, None, None
 
 

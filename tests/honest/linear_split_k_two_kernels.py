@@ -20,8 +20,23 @@ def _pick_split(rows: int, width: int, inner: int) -> int:
 
 @triton.jit
 def _partial_kernel(
-    a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm, stride_cn,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr,
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    stride_am,
+    stride_ak,
+    stride_bk,
+    stride_bn,
+    stride_cs,
+    stride_cm,
+    stride_cn,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    SPLIT_K: tl.constexpr,
 ):
     pid_m, pid_n, pid_k = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     rm = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -65,8 +80,19 @@ class ModelNew(nn.Module):
         scratch = torch.empty((split, M, N), device=x.device, dtype=torch.float32)
         y = torch.empty((M, N), device=x.device, dtype=x.dtype)
         _partial_kernel[(triton.cdiv(M, 32), triton.cdiv(N, 32), split)](
-            x, w, scratch, M, N, K, *x.stride(), *w.stride(), *scratch.stride(),
-            BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, SPLIT_K=split,
+            x,
+            w,
+            scratch,
+            M,
+            N,
+            K,
+            *x.stride(),
+            *w.stride(),
+            *scratch.stride(),
+            BLOCK_M=32,
+            BLOCK_N=32,
+            BLOCK_K=32,
+            SPLIT_K=split,
         )
         _reduce_kernel[(triton.cdiv(M * N, 1024),)](scratch, self.linear.bias, y, M * N, N, SPLIT_K=split, BLOCK=1024)
         return y

@@ -23,5 +23,7 @@ def msoftmax(x, m, y, cols, BLOCK: tl.constexpr):
 class ModelNew(nn.Module):
     def forward(self, x, mask):
         y = torch.empty_like(x)
-        msoftmax[(x.size(0),)](x, mask.view(torch.uint8), y, x.size(1), BLOCK=triton.next_power_of_2(x.size(1)), num_warps=8)
+        msoftmax[(x.size(0),)](
+            x, mask.view(torch.uint8), y, x.size(1), BLOCK=triton.next_power_of_2(x.size(1)), num_warps=8
+        )
         return y

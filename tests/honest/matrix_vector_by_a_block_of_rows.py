@@ -15,7 +15,9 @@ def matvec_kernel(a, v, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
         c = start + tl.arange(0, C)
         inside = (r[:, None] < rows) & (c[None, :] < columns)
         block = tl.load(a + r[:, None].to(tl.int64) * columns + c[None, :], mask=inside, other=0.0)
-        total = tl.fma(block, tl.load(v + c, mask=c < columns, other=0.0)[None, :] + tl.zeros((R, C), tl.float32), total)
+        total = tl.fma(
+            block, tl.load(v + c, mask=c < columns, other=0.0)[None, :] + tl.zeros((R, C), tl.float32), total
+        )
     tl.store(out + r, tl.sum(total, axis=1), mask=r < rows)
 
 

@@ -14,7 +14,9 @@ def mean_kernel(x, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     ones = tl.full((BLOCK, 16), 1.0, dtype=tl.float32)
     for start in range(0, columns, BLOCK):
         at = start + tl.arange(0, BLOCK)
-        v = tl.load(x + r[:, None] * columns + at[None, :], mask=(r < rows)[:, None] & (at < columns)[None, :], other=0.0)
+        v = tl.load(
+            x + r[:, None] * columns + at[None, :], mask=(r < rows)[:, None] & (at < columns)[None, :], other=0.0
+        )
         total = tl.dot(v.to(tl.float32), ones, total, input_precision="ieee")
     tl.store(out + r, (tl.max(total, axis=1) / columns).to(tl.bfloat16), mask=r < rows)
 

@@ -16,7 +16,9 @@ def tile_of(a, b, out, tile, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl
     for start in range(0, K, BK):
         inner = start + tl.arange(0, BK)
         x = tl.load(a + rows[:, None] * K + inner[None, :], mask=(rows[:, None] < M) & (inner[None, :] < K), other=0.0)
-        y = tl.load(b + inner[:, None] * N + columns[None, :], mask=(inner[:, None] < K) & (columns[None, :] < N), other=0.0)
+        y = tl.load(
+            b + inner[:, None] * N + columns[None, :], mask=(inner[:, None] < K) & (columns[None, :] < N), other=0.0
+        )
         total += tl.dot(x, y, input_precision="ieee")
     inside = (rows[:, None] < M) & (columns[None, :] < N)
     tl.store(out + rows[:, None] * N + columns[None, :], total, mask=inside)

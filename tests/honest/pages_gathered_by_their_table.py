@@ -9,8 +9,21 @@ import triton.language as tl
 
 @triton.jit
 def _gather_pages(
-    cache, table, scale, out, s_table, s_page, s_slot, s_head, o_seq, o_head, o_slot, page_size, width,
-    SLOTS: tl.constexpr, WIDTH: tl.constexpr,
+    cache,
+    table,
+    scale,
+    out,
+    s_table,
+    s_page,
+    s_slot,
+    s_head,
+    o_seq,
+    o_head,
+    o_slot,
+    page_size,
+    width,
+    SLOTS: tl.constexpr,
+    WIDTH: tl.constexpr,
 ):
     seq, page_index, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     page = tl.load(table + seq * s_table + page_index).to(tl.int64)
@@ -30,7 +43,16 @@ class ModelNew(nn.Module):
         _, page, heads, width = cache.shape
         out = cache.new_empty((sequences, heads, pages * page, width))
         _gather_pages[(sequences, pages, heads)](
-            cache, table, scale, out, table.stride(0), *cache.stride()[:3], *out.stride()[:3], page, width,
-            SLOTS=8, WIDTH=triton.next_power_of_2(width),
+            cache,
+            table,
+            scale,
+            out,
+            table.stride(0),
+            *cache.stride()[:3],
+            *out.stride()[:3],
+            page,
+            width,
+            SLOTS=8,
+            WIDTH=triton.next_power_of_2(width),
         )
         return out

@@ -24,6 +24,8 @@ class ModelNew(nn.Module):
         begin = 0
         for part in all_parts:
             columns = part.shape[1]
-            place[(rows, triton.cdiv(columns, 256))](part, scales["left"], scales["right"], out, factor, columns, begin, width, BLOCK=256)
+            place[(rows, triton.cdiv(columns, 256))](
+                part, scales["left"], scales["right"], out, factor, columns, begin, width, BLOCK=256
+            )
             begin += columns
         return out

@@ -8,8 +8,20 @@ import triton.language as tl
 
 
 @triton.jit
-def pool_kernel(x, out, height, width, out_height, out_width, n, stride, padding, K: tl.constexpr, W: tl.constexpr,
-                BLOCK: tl.constexpr):
+def pool_kernel(
+    x,
+    out,
+    height,
+    width,
+    out_height,
+    out_width,
+    n,
+    stride,
+    padding,
+    K: tl.constexpr,
+    W: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     plane = i // (out_height * out_width)
     y, z = i // out_width % out_height, i % out_width

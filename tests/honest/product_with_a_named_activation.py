@@ -32,8 +32,24 @@ def _build_library():
 
     @triton.jit
     def kernel(
-        x_ptr, w_ptr, b_ptr, y_ptr, M, N, K, sxm, sxk, swn, swk, sym, syn, NAME: tl.constexpr,
-        BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, OUT_ROUND: tl.constexpr,
+        x_ptr,
+        w_ptr,
+        b_ptr,
+        y_ptr,
+        M,
+        N,
+        K,
+        sxm,
+        sxk,
+        swn,
+        swk,
+        sym,
+        syn,
+        NAME: tl.constexpr,
+        BM: tl.constexpr,
+        BN: tl.constexpr,
+        BK: tl.constexpr,
+        OUT_ROUND: tl.constexpr,
     ):
         rm, rn = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
         acc = tl.zeros((BM, BN), tl.float32)
@@ -65,7 +81,20 @@ class ModelNew(nn.Module):
         N = w.shape[0]
         y = torch.empty((M, N), device=x.device, dtype=torch.float32)
         ops.kernel[(triton.cdiv(M, 32), triton.cdiv(N, 32))](
-            x, w, self.linear.bias, y, M, N, K, *x.stride(), *w.stride(), *y.stride(), NAME=self.activation,
-            BM=32, BN=32, BK=32, OUT_ROUND=tl.float16,
+            x,
+            w,
+            self.linear.bias,
+            y,
+            M,
+            N,
+            K,
+            *x.stride(),
+            *w.stride(),
+            *y.stride(),
+            NAME=self.activation,
+            BM=32,
+            BN=32,
+            BK=32,
+            OUT_ROUND=tl.float16,
         )
         return y

@@ -33,5 +33,7 @@ class ModelNew(nn.Module):
         x = x.contiguous()
         out = torch.empty_like(x)
         flat = x.view(-1, x.shape[-1])
-        add_norm_kernel[(flat.shape[0],)](x, residual, self.weight, out, flat.stride(0), flat.shape[1], self.variance_epsilon, BLOCK=512)
+        add_norm_kernel[(flat.shape[0],)](
+            x, residual, self.weight, out, flat.stride(0), flat.shape[1], self.variance_epsilon, BLOCK=512
+        )
         return out, residual

@@ -10,9 +10,26 @@ import triton.language as tl
 from typing import Optional
 
 
-@triton.heuristics({"HAS_RESIDUAL": lambda args: args["residual_ptr"] is not None, "BLOCK": lambda args: triton.next_power_of_2(args["n"])})
+@triton.heuristics(
+    {
+        "HAS_RESIDUAL": lambda args: args["residual_ptr"] is not None,
+        "BLOCK": lambda args: triton.next_power_of_2(args["n"]),
+    }
+)
 @triton.jit(do_not_specialize=["eps"])
-def fused_add_rms_norm_kernel(x_ptr, residual_ptr, w_ptr, out_ptr, sum_ptr, x_stride, n, eps, acc_dtype: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK: tl.constexpr):
+def fused_add_rms_norm_kernel(
+    x_ptr,
+    residual_ptr,
+    w_ptr,
+    out_ptr,
+    sum_ptr,
+    x_stride,
+    n,
+    eps,
+    acc_dtype: tl.constexpr,
+    HAS_RESIDUAL: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     m = cols < n
@@ -36,5 +53,15 @@ class ModelNew(nn.Module):
     def forward(self, x: torch.Tensor, residual: Optional[torch.Tensor] = None):
         out, total = torch.empty_like(x), torch.empty_like(x)
         with torch.cuda.device(x.device.index):
-            fused_add_rms_norm_kernel[(x.shape[0],)](x, residual, self.weight.data, out, total, x.stride(0), x.shape[1], self.variance_epsilon, acc_dtype=tl.float32)
+            fused_add_rms_norm_kernel[(x.shape[0],)](
+                x,
+                residual,
+                self.weight.data,
+                out,
+                total,
+                x.stride(0),
+                x.shape[1],
+                self.variance_epsilon,
+                acc_dtype=tl.float32,
+            )
         return out, total

@@ -42,7 +42,17 @@ class ModelNew(nn.Module):
         yq, yk = torch.empty_like(q), torch.empty_like(k)
         half = q.shape[-1] // 2
         _rope[(positions.numel(),)](
-            q, k, positions, self.cos, self.sin, yq, yk, q.shape[2], k.shape[2], half,
-            HALF=triton.next_power_of_2(half), num_warps=1,
+            q,
+            k,
+            positions,
+            self.cos,
+            self.sin,
+            yq,
+            yk,
+            q.shape[2],
+            k.shape[2],
+            half,
+            HALF=triton.next_power_of_2(half),
+            num_warps=1,
         )
         return yq, yk

@@ -28,7 +28,9 @@ def _scan(x_ptr, lse_ptr, max_ptr, columns, BLOCK: tl.constexpr):
         tl.store(lse_ptr + row + c, m + tl.log(s), mask=c < columns)
         tl.store(max_ptr + row + c, m, mask=c < columns)
         last = c == start + BLOCK - 1
-        m0, s0 = tl.reduce((m, s), 0, _later) if False else (tl.sum(tl.where(last, m, 0.0)), tl.sum(tl.where(last, s, 0.0)))
+        m0, s0 = (
+            tl.reduce((m, s), 0, _later) if False else (tl.sum(tl.where(last, m, 0.0)), tl.sum(tl.where(last, s, 0.0)))
+        )
 
 
 @triton.jit

@@ -9,8 +9,23 @@ import triton.language as tl
 
 @triton.jit
 def _axpy_kernel(
-    x, y, z, out, rows, columns, sx0, sx1, sy0, sy1, sz0, sz1, so0, so1, alpha,
-    R: tl.constexpr, C: tl.constexpr,
+    x,
+    y,
+    z,
+    out,
+    rows,
+    columns,
+    sx0,
+    sx1,
+    sy0,
+    sy1,
+    sz0,
+    sz1,
+    so0,
+    so1,
+    alpha,
+    R: tl.constexpr,
+    C: tl.constexpr,
 ):
     r = tl.program_id(1) * R + tl.arange(0, R)[:, None]
     c = tl.program_id(0) * C + tl.arange(0, C)[None, :]
@@ -29,7 +44,17 @@ class ModelNew(nn.Module):
         out = torch.empty_like(x)
         grid = lambda meta: (triton.cdiv(x.shape[1], meta["C"]), triton.cdiv(x.shape[0], meta["R"]))
         _axpy_kernel[grid](
-            x, y, spread, out, *x.shape, *x.stride(), *y.stride(), *spread.stride(), *out.stride(),
-            alpha=self.alpha, R=32, C=32,
+            x,
+            y,
+            spread,
+            out,
+            *x.shape,
+            *x.stride(),
+            *y.stride(),
+            *spread.stride(),
+            *out.stride(),
+            alpha=self.alpha,
+            R=32,
+            C=32,
         )
         return out

@@ -26,5 +26,7 @@ class ModelNew(nn.Module):
     def forward(self, x, edges):
         out = torch.empty(x.shape, dtype=torch.int64, device=x.device)
         count = edges.numel()
-        search_kernel[(triton.cdiv(x.numel(), 256),)](x, edges, out, x.numel(), count, STEPS=count.bit_length(), BLOCK=256)
+        search_kernel[(triton.cdiv(x.numel(), 256),)](
+            x, edges, out, x.numel(), count, STEPS=count.bit_length(), BLOCK=256
+        )
         return out

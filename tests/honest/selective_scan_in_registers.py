@@ -9,7 +9,9 @@ import triton.language as tl
 
 @triton.jit
 def _softplus(x):
-    return tl.where(x > 20.0, x, tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL) + tl.log(1.0 + tl.exp(-tl.abs(x))))
+    return tl.where(
+        x > 20.0, x, tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL) + tl.log(1.0 + tl.exp(-tl.abs(x)))
+    )
 
 
 @triton.jit
@@ -44,7 +46,18 @@ class ModelNew(nn.Module):
         states = b.shape[-1]
         y, last = torch.empty_like(x), x.new_empty(batch, channels, states)
         _scan[(batch, triton.cdiv(channels, 16))](
-            x, delta, b, c, self.log_a, self.skip, y, last, steps, channels, states,
-            CH=16, ST=triton.next_power_of_2(states),
+            x,
+            delta,
+            b,
+            c,
+            self.log_a,
+            self.skip,
+            y,
+            last,
+            steps,
+            channels,
+            states,
+            CH=16,
+            ST=triton.next_power_of_2(states),
         )
         return y, last

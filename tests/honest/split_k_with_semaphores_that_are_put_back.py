@@ -8,7 +8,9 @@ import triton.language as tl
 
 
 @triton.jit
-def split_kernel(a, b, out, parts, locks, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPLITS: tl.constexpr):
+def split_kernel(
+    a, b, out, parts, locks, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPLITS: tl.constexpr
+):
     tile, split = tl.program_id(0), tl.program_id(1)
     across = tl.cdiv(N, BN)
     rows = tile // across * BM + tl.arange(0, BM)
@@ -16,8 +18,12 @@ def split_kernel(a, b, out, parts, locks, M, N, K, BM: tl.constexpr, BN: tl.cons
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(split * BK, K, SPLITS * BK):
         inner = start + tl.arange(0, BK)
-        left = tl.load(a + rows[:, None] * K + inner[None, :], mask=(rows[:, None] < M) & (inner[None, :] < K), other=0.0)
-        right = tl.load(b + inner[:, None] * N + columns[None, :], mask=(inner[:, None] < K) & (columns[None, :] < N), other=0.0)
+        left = tl.load(
+            a + rows[:, None] * K + inner[None, :], mask=(rows[:, None] < M) & (inner[None, :] < K), other=0.0
+        )
+        right = tl.load(
+            b + inner[:, None] * N + columns[None, :], mask=(inner[:, None] < K) & (columns[None, :] < N), other=0.0
+        )
         total += tl.dot(left, right, input_precision="ieee")
     place = tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :]
     tl.store(parts + (tile * SPLITS + split) * BM * BN + place, total)

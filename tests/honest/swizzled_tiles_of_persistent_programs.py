@@ -16,8 +16,12 @@ def persistent_kernel(a, b, out, M, N, K, PROGRAMS: tl.constexpr, BM: tl.constex
         total = tl.zeros((BM, BN), dtype=tl.float32)
         for start in range(0, K, BK):
             inner = start + tl.arange(0, BK)
-            x = tl.load(a + rows[:, None] * K + inner[None, :], mask=(rows[:, None] < M) & (inner[None, :] < K), other=0.0)
-            y = tl.load(b + columns[:, None] * K + inner[None, :], mask=(columns[:, None] < N) & (inner[None, :] < K), other=0.0)
+            x = tl.load(
+                a + rows[:, None] * K + inner[None, :], mask=(rows[:, None] < M) & (inner[None, :] < K), other=0.0
+            )
+            y = tl.load(
+                b + columns[:, None] * K + inner[None, :], mask=(columns[:, None] < N) & (inner[None, :] < K), other=0.0
+            )
             total = tl.dot(x, y.T, total, input_precision="ieee")
         inside = (rows[:, None] < M) & (columns[None, :] < N)
         tl.store(out + rows[:, None] * N + columns[None, :], total.to(out.dtype.element_ty), mask=inside)
@@ -27,6 +31,8 @@ class ModelNew(nn.Module):
     def forward(self, a, b):
         (M, K), N = a.shape, b.shape[0]
         out = torch.empty((M, N), device=a.device, dtype=a.dtype)
-        programs = min(torch.cuda.get_device_properties(a.device).multi_processor_count, triton.cdiv(M, 32) * triton.cdiv(N, 32))
+        programs = min(
+            torch.cuda.get_device_properties(a.device).multi_processor_count, triton.cdiv(M, 32) * triton.cdiv(N, 32)
+        )
         persistent_kernel[(programs,)](a, b, out, M, N, K, PROGRAMS=programs, BM=32, BN=32, BK=32)
         return out

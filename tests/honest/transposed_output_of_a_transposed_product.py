@@ -14,8 +14,12 @@ def product_kernel(a, b, c, M, N, K, sam, sak, sbk, sbn, scm, scn, B: tl.constex
     total = tl.zeros((B, B), dtype=tl.float32)
     for start in range(0, K, B):
         ks = start + tl.arange(0, B)
-        left = tl.load(a + rows[:, None] * sam + ks[None, :] * sak, mask=(rows[:, None] < M) & (ks[None, :] < K), other=0.0)
-        right = tl.load(b + ks[:, None] * sbk + columns[None, :] * sbn, mask=(ks[:, None] < K) & (columns[None, :] < N), other=0.0)
+        left = tl.load(
+            a + rows[:, None] * sam + ks[None, :] * sak, mask=(rows[:, None] < M) & (ks[None, :] < K), other=0.0
+        )
+        right = tl.load(
+            b + ks[:, None] * sbk + columns[None, :] * sbn, mask=(ks[:, None] < K) & (columns[None, :] < N), other=0.0
+        )
         total = tl.dot(left, right, total, input_precision="ieee")
     tl.store(c + rows[:, None] * scm + columns[None, :] * scn, total, mask=(rows[:, None] < M) & (columns[None, :] < N))
 

@@ -19,7 +19,9 @@ def gate_kernel(x_ptr, w1_ptr, w3_ptr, h_ptr, M, N, K, sx, sw, BM: tl.constexpr,
         wm = (rn < N)[None, :] & (rk < K)[:, None]
         a1 += tl.dot(x, tl.load(w1_ptr + rn[None, :] * sw + rk[:, None], mask=wm, other=0.0), input_precision="ieee")
         a3 += tl.dot(x, tl.load(w3_ptr + rn[None, :] * sw + rk[:, None], mask=wm, other=0.0), allow_tf32=False)
-    tl.store(h_ptr + rm[:, None] * N + rn[None, :], a1 * tl.sigmoid(a1) * a3, mask=(rm < M)[:, None] & (rn < N)[None, :])
+    tl.store(
+        h_ptr + rm[:, None] * N + rn[None, :], a1 * tl.sigmoid(a1) * a3, mask=(rm < M)[:, None] & (rn < N)[None, :]
+    )
 
 
 @triton.jit
@@ -43,9 +45,13 @@ def swiglu_mlp(x: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor, w3: torch.Te
     M, K = x.shape
     N = w1.shape[0]
     h = torch.empty((M, N), device=x.device, dtype=x.dtype)
-    wrap_triton(gate_kernel)[(triton.cdiv(M, 32), triton.cdiv(N, 32))](x, w1, w3, h, M, N, K, x.stride(0), w1.stride(0), BM=32, BN=32, BK=32)
+    wrap_triton(gate_kernel)[(triton.cdiv(M, 32), triton.cdiv(N, 32))](
+        x, w1, w3, h, M, N, K, x.stride(0), w1.stride(0), BM=32, BN=32, BK=32
+    )
     y = torch.empty((M, w2.shape[0]), device=x.device, dtype=x.dtype)
-    wrap_triton(down_kernel)[(triton.cdiv(M, 32), triton.cdiv(w2.shape[0], 32))](h, w2, y, M, w2.shape[0], N, BM=32, BN=32, BK=32)
+    wrap_triton(down_kernel)[(triton.cdiv(M, 32), triton.cdiv(w2.shape[0], 32))](
+        h, w2, y, M, w2.shape[0], N, BM=32, BN=32, BK=32
+    )
     return y
 
 

@@ -9,8 +9,23 @@ import triton.language as tl
 
 @triton.jit
 def _inner(
-    acc, l, m, q, K, V, rm, low, high, steps, window, scale, stride, WIDTH: tl.constexpr, DIM: tl.constexpr,
-    BN: tl.constexpr, MASKED: tl.constexpr,
+    acc,
+    l,
+    m,
+    q,
+    K,
+    V,
+    rm,
+    low,
+    high,
+    steps,
+    window,
+    scale,
+    stride,
+    WIDTH: tl.constexpr,
+    DIM: tl.constexpr,
+    BN: tl.constexpr,
+    MASKED: tl.constexpr,
 ):
     d = tl.arange(0, DIM)
     for start in tl.range(low, high, BN):
@@ -34,7 +49,19 @@ def _inner(
 
 @triton.jit
 def _attention(
-    Q, K, V, O, L, heads, share, steps, window, scale, WIDTH: tl.constexpr, DIM: tl.constexpr, BM: tl.constexpr,
+    Q,
+    K,
+    V,
+    O,
+    L,
+    heads,
+    share,
+    steps,
+    window,
+    scale,
+    WIDTH: tl.constexpr,
+    DIM: tl.constexpr,
+    BM: tl.constexpr,
     BN: tl.constexpr,
 ):
     block, bh = tl.program_id(0), tl.program_id(1)
@@ -72,7 +99,19 @@ class ModelNew(nn.Module):
         out = torch.empty_like(q)
         lse = torch.empty(q.shape[:3], device=q.device, dtype=torch.float32)
         _attention[(triton.cdiv(steps, 16), batch * heads)](
-            q, k, v, out, lse, heads, heads // k.shape[1], steps, self.window, width ** -0.5,
-            WIDTH=width, DIM=max(16, triton.next_power_of_2(width)), BM=16, BN=16,
+            q,
+            k,
+            v,
+            out,
+            lse,
+            heads,
+            heads // k.shape[1],
+            steps,
+            self.window,
+            width**-0.5,
+            WIDTH=width,
+            DIM=max(16, triton.next_power_of_2(width)),
+            BM=16,
+            BN=16,
         )
         return out, lse

@@ -16,7 +16,7 @@ from typing import Any
 
 from kernelwright.tools.compiling.reads_and_writes import writes_what_it_reads
 from kernelwright.tools.compiling.text.closure import Contents
-from kernelwright.tools.tracing.constructor_work import Places
+from kernelwright.tools.tracing.shared_memory import SharedMemory
 from kernelwright.tools.tracing.trace import Launch, Trace, Traced, all_steps, tensors_in
 
 _ATOMIC = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:atom|red)\.", re.MULTILINE)
@@ -52,10 +52,10 @@ def kernels_with_shared_memory(traced: Traced) -> set[str]:
 def _given_memory_twice(trace: Trace) -> set[str]:
     steps = [*all_steps(trace.setup), *all_steps(trace.first), *all_steps(trace.later or ())]
     launches = [step for step in steps if isinstance(step, Launch)]
-    memory = Places(steps, ())
+    memory = SharedMemory(steps, ())
     found = set[str]()
     for launch in launches:
-        places = Counter(memory.place(number) for number in tensors_in(launch.args))
+        places = Counter(memory.storage(number) for number in tensors_in(launch.args))
         if places and max(places.values()) > 1:
             found.add(launch.kernel)
     return found

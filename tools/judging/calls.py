@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.forms_of_outputs import overlaps
 from kernelwright.tools.comparing.on_the_host import ask_with_host_memory
-from kernelwright.tools.judging.state import (
-    buffers_of,
-    listed_state,
-    state_of,
+from kernelwright.tools.judging.state import state_of
+from kernelwright.tools.judging.weights.mapping import (
+    map_by_name,
+    map_by_order,
+    missing_weights,
+    read_positions,
+    with_positions,
 )
-from kernelwright.tools.references.magnitudes import running_statistics
 from kernelwright.tools.references.prepared_problem import (
     ExpectedOutputs,
     PreparedProblem,
 )
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
-from kernelwright.tools.references.weights import match_weights
+from kernelwright.tools.references.weights import Position, weights_of
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply
-from kernelwright.tools.tracing.trace import Traced
+from kernelwright.tools.tracing.trace import Trace, Traced
 
 MARGIN_BYTE = 0xFF
 """What lies in the memory around a tensor on a GPU: NaN beyond every input."""
@@ -36,12 +38,12 @@ class CandidateCalls:
         inputs: tuple[list[Any], Sequence[SharedTensor]] = ([], ()),
     ) -> None:  # fmt: skip
         """index: which of the traces. inputs: described, and the memory for them that there is already."""
-        trace = traced.traces[index]
-        assert trace is not None
-        self.prepared, self.trace = prepared, trace
+        self.prepared = prepared
         self._traced, self._index, self._replayer, self._buffers = traced, index, replayer, buffers
         self.reloaded: bool | None = None
-        """Whether the candidate's parameters are the reference's; None where that has none."""
+        """Whether all weights of the reference are loaded into the candidate; None where the reference has none."""
+        self.missing: tuple[str, ...] = ()
+        """The reference's weights that no tensor of the candidate holds."""
         self.model = prepared.model
         """The reference whose weights the candidate has."""
         self.weights: dict[str, tuple[str, SharedTensor]] = {}
@@ -53,19 +55,59 @@ class CandidateCalls:
         self.configuration: int | None = None
         """The configuration of autotuned launches; None: one by the seed of the call."""
 
+    @property
+    def trace(self) -> Trace:
+        """The trace, with the weights that were located by their values among its state tensors."""
+        trace = self._traced.traces[self._index]
+        assert trace is not None
+        return trace
+
     # -------------------------------------------------------------- opening
     def open(self, seed: int, seconds: float, binaries: Any = None) -> None:
         """Binds the weights and sets the module up. seed: of random numbers in its `__init__`. Raises Failed."""
-        pairs = match_weights(self.prepared.model, listed_state(self.trace)) if self.prepared.has_weights else {}
-        self.reloaded = (pairs is not None) if self.prepared.has_weights else None
-        pairs = {**(pairs or {}), **buffers_of(self.prepared.model, self.trace, pairs or {})}
+        names = map_by_name(self.prepared, self.trace)
+        self._bind(names)
+        self._open_trace(seed, seconds, binaries)
+        missing = missing_weights(self.prepared, names.values())
+        if missing:
+            names = self._names_by_values_or_order(names, missing, seconds)
+            missing = missing_weights(self.prepared, names.values())
+            self._bind(names)
+            self._open_trace(seed, seconds, binaries)
+        self.missing = missing
+        self.reloaded = not missing if weights_of(self.prepared) else None
+
+    def _names_by_values_or_order(
+        self, names: dict[str, str], missing: Sequence[str], seconds: float
+    ) -> dict[str, str]:
+        """Returns the names of tensors with those of weights that values tell, or the order of all parameters does
+        where values do not tell all. Raises Failed.
+        """
+        positions = self._positions_of(missing, seconds)
+        if len(positions) < len(missing) and (by_order := map_by_order(self.prepared, self.trace)):
+            return by_order
+        self._traced, located = with_positions(self._traced, self._index, positions, weights_of(self.prepared))
+        return names | located
+
+    def _bind(self, names: Mapping[str, str]) -> None:
+        """Gives the candidate's tensors of these names memory that holds the reference's weights."""
         state = state_of(self.prepared.model)
-        names = list(pairs.items())
-        placed = self._shared([state[ours].detach() for _, ours in names])
-        self.weights = {theirs: (ours, shared) for (theirs, ours), shared in zip(names, placed, strict=True)}
+        shared = self._shared([state[ours].detach() for ours in names.values()])
+        self.weights = {theirs: (ours, s) for (theirs, ours), s in zip(names.items(), shared, strict=True)}
         self._synchronize()
+
+    def _open_trace(self, seed: int, seconds: float, binaries: Any) -> None:
         bound = {n: s for n, (_, s) in self.weights.items()}
         self._replayer.open(self._traced, self._index, bound, seed=seed, seconds=seconds, binaries=binaries)
+
+    def _positions_of(self, missing: Sequence[str], seconds: float) -> dict[str, Position]:
+        """Returns where the values of weights that no name tells lie in tensors of the set-up. Raises Failed."""
+        weights = weights_of(self.prepared)
+        shared = self._shared([weights[name] for name in missing])
+        self._synchronize()
+        message = {"do": "locate", "weights": {n: s.spec for n, s in zip(missing, shared, strict=True)}}
+        answer = self._replayer.ask(message, seconds=seconds, shared=shared)
+        return read_positions(answer.get("positions"), self.trace)
 
     def load_weights(self, model: Any) -> None:
         """Both models have these weights from now on; what the candidate made of the old ones is made again."""
@@ -106,8 +148,8 @@ class CandidateCalls:
     @property
     def has_weights(self) -> bool:
         """Whether some of the candidate's weights are the judge's, and others can be loaded."""
-        moved = {*dict(self.prepared.model.named_parameters()), *running_statistics(self.prepared.model)}
-        return any(ours in moved for ours, _ in self.weights.values())
+        weights = weights_of(self.prepared)
+        return any(ours in weights for ours, _ in self.weights.values())
 
     def _shared(self, tensors: list[Any]) -> list[SharedTensor]:
         placed = self._buffers.together([t if not overlaps(t) else t.contiguous() for t in tensors])

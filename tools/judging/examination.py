@@ -49,7 +49,7 @@ class Evidence:
     only_moves: bool | None = None
     """Whether the problem only moves values, at every size where that was asked; None before it was."""
     reloaded: bool | None = None
-    """Whether the candidate's parameters are the reference's; None where that has none."""
+    """Whether all weights of the reference are loaded into the candidate; None where the reference has none."""
 
 
 @contextlib.contextmanager
@@ -100,6 +100,8 @@ class Examination:
         """
         checks, index = self._checks, self._size.index
         try:
+            if checks.calls.missing:
+                self._require_weights(self._judge.expected(self._problem, self._seed, Draw.OWN, 0))
             expected = self._drawn(checks.calls.has_weights)
             if checks.calls.has_weights:
                 checks.calls.load_weights(expected.weights)
@@ -132,12 +134,7 @@ class Examination:
     def _own_inputs(self, how: Thoroughness) -> None:
         """The problem's own inputs, twice. The draw is let go of on return: it may take gigabytes. Raises Failed."""
         first = self._judge.expected(self._problem, self._seed, Draw.OWN, 0)
-        if self._checks.calls.reloaded is False:
-            require_visible_weights(self._checks.prepared, first)
-        if self._rules.own_work.mode != "report":
-            own_work.require_no_work_on_weights(
-                self._checks.trace, self._checks.calls.reloaded, self._checks.calls.bound
-            )
+        self._require_weights(first)
         self._progress("checking own inputs")
         self._judge.give_way()
         outputs = self._checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=True)
@@ -158,6 +155,12 @@ class Examination:
             self._many_calls_later(first)
             decoy = self._checks.right_without_launches(first, self._shuffle(2))
             self._evidence.work = self._own_work(needed=not decoy)
+
+    def _require_weights(self, first: ExpectedOutputs) -> None:
+        """Raises Failed where a weight that matters is not loaded, or where the set-up works on weights."""
+        require_visible_weights(self._checks.prepared, first, self._checks.calls.missing)
+        if self._rules.own_work.mode != "report":
+            own_work.require_no_work_on_weights(self._checks.trace, self._checks.calls.bound)
 
     def _other_weights(self) -> None:
         """Raises Failed."""

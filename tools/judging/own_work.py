@@ -16,10 +16,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kernelwright.tools.judging.weights.work import computed_from_weights
+from kernelwright.tools.references.operators import operator_named
 from kernelwright.tools.references.prepared_problem import PreparedProblem
 from kernelwright.tools.replaying.replayer import Watched
 from kernelwright.tools.report import Census, Cheat, Failed, Failure, Fault, OwnWork, clean_text
-from kernelwright.tools.tracing.constructor_work import folded_weights, operator_named, product_of_draws
 from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Trace, Traced, all_steps, tensors_in
 
 MODES = ("strict", "share", "report")
@@ -159,26 +160,18 @@ def first_call_works_ahead(trace: Trace, watched: Watched | None) -> bool:
     return more or (watched is not None and watched.writes_what_is_kept)
 
 
-def require_no_work_on_weights(trace: Trace, reloaded: bool | None, bound: Collection[str]) -> None:
+def require_no_work_on_weights(trace: Trace, bound: Collection[str]) -> None:
     """Raises Failed where a call needs something that the set-up computes from the weights.
 
     Users load weights into a module that is made already. What its constructor has computed from the weights does not
     follow those, and where it is the problem's own work it is done before the clock begins. Layout copies (a transposed
-    weight, two weights in one) are no such work, nor is what ends in a parameter or a buffer that the judge loads.
+    weight, two weights in one, a cast) are no such work, nor is what ends in a tensor that the judge loads.
 
-    reloaded: whether the candidate's weights are the judge's; where they are not, what it drew at random stands for
-    them. bound: names of the parameters and buffers that the judge loads.
+    bound: names of the parameters and buffers that the judge loads.
     """
-    if reloaded is None:
-        return
-    loaded = {trace.state[name] for name in bound}
-    parameters = {trace.state[name] for name in bound if name in trace.parameters}
-    if reloaded:
-        told = folded_weights(trace, parameters, loaded, _computes)
-    else:
-        told = product_of_draws(trace, loaded, _computes)
-    if told:
-        message = clean_text(f"its constructor works out {told} from the weights, {WEIGHTS_NOT_FOLLOWED}", 300)
+    step = computed_from_weights(trace, {trace.state[name] for name in bound}, _computes)
+    if step:
+        message = clean_text(f"its constructor works out {step} from the weights, {WEIGHTS_NOT_FOLLOWED}", 300)
         raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=message))
 
 

@@ -57,12 +57,17 @@ class SizeChecks:
         described, and the memory for them that there is already.
         """
         self.calls = CandidateCalls(prepared, traced, index, replayer, buffers, inputs)
-        self.prepared, self.trace = prepared, self.calls.trace
+        self.prepared = prepared
         self.checks: list[Check] = []
         self._tolerances = tolerances
         self._on_gpu = buffers.device != "cpu"
         self.watched: Watched | None = None
         self.watched_draw: ExpectedOutputs | None = None
+
+    @property
+    def trace(self) -> Trace:
+        """The trace that is replayed."""
+        return self.calls.trace
 
     def follows_weights(self, expected: ExpectedOutputs, shuffle: int) -> bool:
         """Whether a later call is right on new weights without a first call on them."""

@@ -16,7 +16,7 @@ def state_of(model: Any) -> dict[str, Any]:
 
 
 def listed_state(trace: Trace) -> list[dict[str, Any]]:
-    """The candidate's parameters and buffers as `tools.references.weights.match_weights` takes them."""
+    """The candidate's parameters and buffers as `tools.references.weights.match_by_name` takes them."""
     return [
         {"name": n, "kind": "parameter" if n in trace.parameters else "buffer", "shape": list(trace.shapes.get(n, ())),
         "dtype": trace.dtypes.get(n, "")}

@@ -145,8 +145,7 @@ class Verdict:
         checks.calls.open(prepared.weights_seed, self._left(), self._binaries)
         if checks.calls.reloaded is False and self._evidence.reloaded is not False:
             self._evidence.notes.append(
-                "the parameters cannot be matched with the reference's by name or order: both were drawn from one "
-                "seed, and never reloaded"
+                f"no tensor of the candidate holds {', '.join(checks.calls.missing[:3])} of the reference: never loaded"
             )
         self._evidence.reloaded = checks.calls.reloaded
         return checks

@@ -6,6 +6,8 @@ exponentiated.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kernelwright.tools.nested import tensors_of
@@ -118,10 +120,12 @@ def runs_on_large_integers(reference: Reference, model: Any, inputs: list[Any]) 
     return True
 
 
-def perturb_weights(model: Any, seed: int) -> None:
+def perturb_weights(model: Any, seed: int, buffers: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Moves every floating parameter, and the running statistics of normalisations, away from where their
     initialisation left them: a scale of ones and a bias of zeros would hide that they are ignored. Of constants one in
     eight stays and one in eight changes its sign; of variances one in eight is tiny.
+
+    buffers: other values for some buffers, by name.
     """
     import torch
 
@@ -143,6 +147,9 @@ def perturb_weights(model: Any, seed: int) -> None:
                 statistic.mul_(noise.to(statistic.dtype))  # it stays above zero
             else:
                 statistic.add_((noise - 0.5).to(statistic.dtype))
+        held = dict(model.named_buffers())
+        for name, values in buffers.items():
+            held[name].copy_(values)
 
 
 def _unless_kept_or_turned(noise: Any, constant: float) -> Any:
@@ -154,6 +161,21 @@ def _unless_kept_or_turned(noise: Any, constant: float) -> Any:
     place = (noise.abs() * 1e4).to(torch.int32) % 8
     turned = noise - 8.0 * constant  # a step is a quarter of it
     return torch.where(place == 0, 0.0, torch.where(place == 1, turned, noise))
+
+
+def drawn_buffers(reference: Reference, model: Any, seed: int) -> dict[str, Any]:
+    """Returns the buffers whose values another seed than the model's own draws anew, by name, with those other values:
+    weights that are no parameters. seed: the model's own.
+    """
+    import torch
+
+    statistics = running_statistics(model)
+    tables = {n: b for n, b in model.named_buffers() if b.numel() and n not in statistics}
+    if not tables:
+        return {}
+    other = dict(reference.model(seed + 1).named_buffers())
+    same_form = {n: b for n, b in tables.items() if n in other and other[n].shape == b.shape}
+    return {n: other[n] for n, b in same_form.items() if not torch.equal(b, other[n])}
 
 
 def running_statistics(model: Any) -> dict[str, Any]:

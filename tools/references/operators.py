@@ -167,6 +167,17 @@ FREE_OPERATORS = frozenset(
 )
 
 
+def operator_named(op: str) -> Any | None:
+    """Returns torch's operator of this name (`aten.view.default`); None where there is none."""
+    import torch
+
+    parts = op.split(".")
+    if len(parts) != 3 or parts[0] != "aten":
+        return None
+    overload = getattr(getattr(torch.ops.aten, parts[1], None), parts[2], None)
+    return overload if isinstance(overload, torch._ops.OpOverload) else None
+
+
 def only_moves_data(func: Any) -> bool:
     """Whether it only allocates, views or copies."""
     name = func.overloadpacket.__name__

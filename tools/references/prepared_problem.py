@@ -4,6 +4,7 @@ changes. It is prepared once and used for every candidate.
 
 from __future__ import annotations
 
+import functools
 import time
 import traceback
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.arithmetic import is_accurate, is_too_large_for_float64
 from kernelwright.tools.references.input_distributions import SCALE_LIMITS, Draw, apply_draw, keep_edges
 from kernelwright.tools.references.magnitudes import (
+    drawn_buffers,
     enlarge_integers,
     limit_powers,
     may_be_enlarged,
@@ -157,10 +159,10 @@ class PreparedProblem:
         """
         return len(self.mutated) + len(self.reference.updated)
 
-    @property
-    def has_weights(self) -> bool:
-        """Whether the model has a parameter with at least one element."""
-        return any(p.numel() for p in self.model.parameters())
+    @functools.cached_property
+    def other_buffers(self) -> dict[str, Any]:
+        """Returns the buffers that each seed draws anew, by name, with the values of another seed."""
+        return drawn_buffers(self.reference, self.model, self.weights_seed)
 
 
 def prepare_problem(
@@ -395,5 +397,5 @@ def tensors_of_run(expected: ExpectedOutputs) -> list[Any]:
 def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
     """The reference with weights moved away from their initialisation."""
     model = prepared.reference.model(prepared.weights_seed)
-    perturb_weights(model, seed)
+    perturb_weights(model, seed, prepared.other_buffers)
     return model

@@ -14,6 +14,7 @@ from typing import Any
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.steps import Call, Steps, binder, numbers_made, numbers_used
 from kernelwright.tools.replaying.values import Table
+from kernelwright.tools.tracing.shared_memory import SharedMemory, written_by
 from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, all_steps
 
 
@@ -33,8 +34,12 @@ def needed(setup: Sequence[Step], wanted: Iterable[int], state: Collection[int])
 
 
 def _slice(setup: Sequence[Step], missing: set[int], state: set[int], *, random: bool) -> set[int]:
-    """A weight that is a view of something needed is kept as well: that is to have the weight's values."""
+    """Returns the indices of the needed steps. A step that writes to memory of anything needed, through whichever view,
+    is needed. A weight that is a view of something needed is kept as well: that is to have the weight's values.
+    """
+    memory = SharedMemory(setup, ())
     needed_numbers, kept = set(missing), set[int]()
+    needed_storages = {memory.storage(number) for number in missing}
     grown = True
     while grown:  # a step that changes memory may be needed for the sake of a step before it
         grown = False
@@ -44,18 +49,15 @@ def _slice(setup: Sequence[Step], missing: set[int], state: set[int], *, random:
             step = setup[index]
             made = {n for inner in all_steps([step]) for n in numbers_made(inner)}
             used = {n for inner in all_steps([step]) for n in numbers_used(inner)}
-            touches = _changes(step) or (_is_view(step) and made & state)
-            if made & needed_numbers or (touches and used & needed_numbers) or (random and _is_random(step)):
+            written = {memory.storage(n) for inner in all_steps([step]) for n in written_by(inner)}
+            shows_state = _is_view(step) and made & state and {memory.storage(n) for n in used} & needed_storages
+            writes = written & needed_storages
+            if made & needed_numbers or writes or shows_state or (random and _is_random(step)):
                 kept.add(index)
                 needed_numbers |= made | used
+                needed_storages |= {memory.storage(number) for number in (*made, *used)}
                 grown = True
     return kept
-
-
-def _changes(step: Step) -> bool:
-    return any(
-        isinstance(s, Launch) or (isinstance(s, Operator) and operators.known(s.op).mutable) for s in all_steps([step])
-    )
 
 
 def _is_view(step: Step) -> bool:
@@ -111,9 +113,7 @@ def _all_numbers(steps: Iterable[Step]) -> set[int]:
 
 def _leaves_weights_alone(step: Step, table: Table, storages: set[int]) -> bool:
     """Whether nothing that the step may write lies in the memory of a state tensor."""
-    if not _changes(step):
-        return True
-    return not any(_inside(table.get(n), storages) for s in all_steps([step]) for n in numbers_used(s))
+    return not any(_inside(table.get(n), storages) for s in all_steps([step]) for n in written_by(s))
 
 
 def _inside(tensor: Any, storages: set[int]) -> bool:

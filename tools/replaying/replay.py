@@ -9,6 +9,7 @@ from typing import Any
 
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.seeds import seed_everything
+from kernelwright.tools.references.weights import Position, find_values
 from kernelwright.tools.replaying.preparation import Preparation
 from kernelwright.tools.replaying.state_forms import strides_of
 from kernelwright.tools.replaying.steps import Call, Steps, numbers_made, numbers_used
@@ -24,7 +25,7 @@ class Replay:
         """state: the judge's weights by name; names that the trace lacks are ignored. seed: of the set-up. Raises
         Failed.
         """
-        self._trace, self._seed = trace, seed
+        self._trace, self._seed, self._device = trace, seed, device
         self.state = {name: tensor for name, tensor in state.items() if name in trace.state}
         self._own_forms: list[tuple[Any, Any]] = []
         """The judge's weight, and the copy that lies in memory as the candidate's does."""
@@ -88,6 +89,23 @@ class Replay:
             with torch.no_grad():
                 self.preparation.run(table, call)
         self._kept, self._lasting = {n: t for n, t in table.items() if n in self._wanted}, None
+
+    def locate(self, weights: Mapping[str, Any], call: Call) -> dict[str, Position]:
+        """Runs the whole set-up, and returns where these values lie in what it made (`find_values`). The trace has to
+        be opened anew afterwards. Raises Failed, and whatever torch raises.
+        """
+        import torch
+
+        setup = self._trace.setup
+        made = {number for step in all_steps(setup) for number in numbers_made(step)}
+        table = dict(self._weights)
+        self.take_weights()
+        seed_everything(self._seed)
+        with torch.no_grad():
+            Preparation(setup, made, self._weights.keys(), self._device).run(table, call)
+        free = {n: t for n, t in table.items() if n not in self._weights and has_memory(t)}
+        parameters = [self._trace.state[name] for name in self._trace.parameters if name in self._trace.state]
+        return find_values(weights, free, [*parameters, *self._trace.state.values()])
 
     def forget_first(self) -> None:
         """Drops what the first call left: the next call has to be a first one."""

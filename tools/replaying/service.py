@@ -2,9 +2,9 @@
 sandbox.
 
 It is sent one message at a time and answers each with the nonce that came with it: `open` (a trace and the judge's
-weights), `prepare` (the set-up again), `call` (the inputs, the places of the outputs), `clock_...`
-(tools/replaying/gpu/timing.py), `let_go` (of the trace and of the judge's memory), `stop`. Memory is the judge's; the
-process holds no expected output.
+weights), `locate` (weights by their values), `prepare` (the set-up again), `call` (the inputs, the places of the
+outputs), `clock_...` (tools/replaying/gpu/timing.py), `let_go` (of the trace and of the judge's memory), `stop`. Memory
+is the judge's; the process holds no expected output.
 """
 
 from __future__ import annotations
@@ -171,6 +171,16 @@ class Service:
     def do_prepare(self, message: Message) -> Message:
         """Runs the preparation of the opened trace once more; its time in seconds."""
         return {"seconds": self._prepared()}
+
+    def do_locate(self, message: Message) -> Message:
+        """Where the values of weights lie in the tensors that the set-up makes. The trace is closed afterwards."""
+        replay = self._opened()
+        weights = {name: self._mapped.tensor(spec) for name, spec in message["weights"].items()}
+        call = self._call = self._machine.call_of_setup()
+        positions = replay.locate(weights, call)
+        self._machine.finish()
+        self._call = self._replay = None
+        return {"positions": positions}
 
     def _prepared(self, around: OneByOne | None = None) -> float:
         began = time.perf_counter()

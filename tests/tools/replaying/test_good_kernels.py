@@ -16,7 +16,7 @@ from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.references.seeds import seeded
-from kernelwright.tools.references.weights import match_weights
+from kernelwright.tools.references.weights import match_by_name, match_by_order
 from kernelwright.tools.sandbox import ProcessKind, Zygote
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate
 from kernelwright.tools.tracing.trace import Trace
@@ -65,7 +65,7 @@ def test_a_good_kernel_is_right_when_it_is_replayed(bench, tracing, path):
         tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
         wanted = flatten(model(*[v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]))
     state = dict(model.named_parameters()) | dict(model.named_buffers())
-    pairs = match_weights(model, listed(trace)) or {}
+    pairs = match_by_order(model, listed(trace)) or match_by_name(model, listed(trace))
     bench.open(answer.traced, {theirs: state[ours].detach() for theirs, ours in pairs.items()}, seed=3)
     for seed, which in enumerate(("first", "later", "later")):
         if which == "first":

@@ -270,7 +270,7 @@ def install() -> None:
     second time it does nothing.
     """
     from kernelwright.tools.compiling.text import dynamic_values, vocabulary
-    from kernelwright.tools.replaying.interpreter import language_speedups, tree_reductions
+    from kernelwright.tools.replaying.interpreter import language_speedups, scalar_functions, tree_reductions
     from kernelwright.tools.replaying.interpreter import repairs as interpreter_repairs
     from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
     from kernelwright.tools.replaying.interpreter.number_formats import bfloat16 as interpreter_bf16
@@ -296,6 +296,7 @@ def install() -> None:
     language_speedups.call_extra_builtins(language_speedups.extra_modules(vocabulary.MODULES - vocabulary.LIBDEVICE))
     provide_libdevice()
     tree_reductions.install()
+    scalar_functions.install()
     dynamic_values.times_of_loop = recorded("times_of_loop", dynamic_values.times_of_loop)
     interpreter_bf16.install_reductions()
     guarded_memory.install()

@@ -82,6 +82,49 @@ def _round(x: float) -> float:
     return math.copysign(math.floor(abs(x) + 0.5), x) if math.isfinite(x) else x
 
 
+def _unsigned(values: Any) -> Any:
+    return values.view(f"u{values.dtype.itemsize}")
+
+
+def _smeared(values: Any) -> Any:
+    """Whole numbers with every bit set below their highest one."""
+    bits = _unsigned(values)
+    for distance in (1, 2, 4, 8, 16, 32)[: bits.dtype.itemsize.bit_length() + 2]:
+        bits = bits | (bits >> bits.dtype.type(distance))
+    return bits
+
+
+def _count_bits(values: Any) -> Any:
+    return np.bitwise_count(_unsigned(values)).astype(np.int32)
+
+
+def _leading_zeros(values: Any) -> Any:
+    return np.int32(8 * values.dtype.itemsize) - np.bitwise_count(_smeared(values)).astype(np.int32)
+
+
+def _first_set(values: Any) -> Any:
+    """The place of the lowest set bit, from 1; 0 of 0."""
+    bits = _unsigned(values)
+    lowest = bits & (~bits + bits.dtype.type(1))
+    return np.where(bits == 0, 0, np.bitwise_count(lowest - bits.dtype.type(1)).astype(np.int32) + 1)
+
+
+def _reversed_bits(values: Any) -> Any:
+    bits = _unsigned(values)
+    reverse = np.zeros_like(bits)
+    for _ in range(8 * bits.dtype.itemsize):
+        reverse = (reverse << bits.dtype.type(1)) | (bits & bits.dtype.type(1))
+        bits = bits >> bits.dtype.type(1)
+    return reverse.view(values.dtype)
+
+
+OF_WHOLE_NUMBERS: dict[str, Function] = {
+    "brev": _reversed_bits, "clz": _leading_zeros, "ffs": _first_set, "popc": _count_bits,
+}  # fmt: skip
+COUNTS = frozenset({"clz", "ffs", "popc"})
+"""Functions of whole numbers of 32 or 64 bits that give 32 bits."""
+
+
 def _table() -> dict[str, Function]:
     found: dict[str, Function] = {n: getattr(np, ALIASES.get(n, n)) for n in SAME_NAME.split()}
     found |= {n: by_torch(n) for n in ("erf", "erfc")} | {"lgamma": by_torch("gammaln")}
@@ -112,7 +155,7 @@ def _table() -> dict[str, Function]:
         "tgamma": _each(math.gamma),
     }
     fast = (pair.split(":") for pair in FAST.split())
-    return found | {f"fast_{name}": found[of] for name, of in fast}
+    return found | OF_WHOLE_NUMBERS | {f"fast_{name}": found[of] for name, of in fast}
 
 
 def provide_libdevice() -> None:
@@ -152,10 +195,14 @@ def _interpreted(name: str, function: Function) -> Function:
             raise TypeError(f"libdevice.{name} takes a tensor")
         values = [a.handle.data if isinstance(a, tl.tensor) else np.asarray(getattr(a, "value", a)) for a in arguments]
         largest = max(tensors, key=lambda t: t.handle.data.size)
+        if name in OF_WHOLE_NUMBERS and largest.dtype.primitive_bitwidth < 32:
+            raise TypeError(f"libdevice.{name} takes whole numbers of 32 or 64 bits, not {largest.dtype}")
         with np.errstate(all="ignore"):
             out = np.asarray(function(*values))
         scalar = tl.int1 if out.dtype == np.bool_ else largest.dtype
-        if scalar is not tl.int1:
+        if name in COUNTS:
+            scalar, out = tl.int32, out.astype(np.int32)
+        elif scalar is not tl.int1:
             out = out.astype(largest.handle.data.dtype)
         kind = tl.block_type(scalar, largest.shape) if largest.type.is_block() else scalar
         return tl.tensor(interpreter.TensorHandle(out, scalar), kind)
