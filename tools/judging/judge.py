@@ -37,11 +37,11 @@ from kernelwright.tools.references.prepared_problem import (
     clear_traceback,
     expected_outputs,
     out_of_memory,
-    perturbed_model,
     prepare_problem,
 )
 from kernelwright.tools.references.shared_tensors import Buffers
 from kernelwright.tools.references.torch_settings import single_threaded
+from kernelwright.tools.references.weights import perturbed_model
 from kernelwright.tools.replaying.replayer import Replayer
 from kernelwright.tools.report import (
     Failed,

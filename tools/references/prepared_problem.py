@@ -24,7 +24,6 @@ from kernelwright.tools.references.magnitudes import (
     enlarge_integers,
     limit_powers,
     may_be_enlarged,
-    perturb_weights,
 )
 from kernelwright.tools.references.operators import sort_again, sorted_inputs
 from kernelwright.tools.references.redrawing.carriers import redraw_constant_inputs
@@ -392,10 +391,3 @@ def tensors_of_run(expected: ExpectedOutputs) -> list[Any]:
     held = [v for module in expected.weights.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
     state = (*expected.weights.parameters(), *expected.weights.buffers())
     return [*expected.inputs, *(expected.exact or ()), *state, *held]
-
-
-def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
-    """The reference with weights moved away from their initialisation."""
-    model = prepared.reference.model(prepared.weights_seed)
-    perturb_weights(model, seed, prepared.other_buffers)
-    return model

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.tools.comparing.bits import same_bits
-from kernelwright.tools.references.magnitudes import running_statistics
+from kernelwright.tools.references.magnitudes import perturb_weights, running_statistics
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 from kernelwright.tools.report import Failed, Failure, Fault
 
@@ -34,6 +34,13 @@ def weights_of(prepared: PreparedProblem) -> dict[str, torch.Tensor]:
     parameters = {n: p.detach() for n, p in model.named_parameters() if p.numel()}
     buffers = dict(model.named_buffers())
     return parameters | running_statistics(model) | {name: buffers[name] for name in prepared.other_buffers}
+
+
+def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
+    """The reference with weights moved away from their initialisation."""
+    model = prepared.reference.model(prepared.weights_seed)
+    perturb_weights(model, seed, prepared.other_buffers)
+    return model
 
 
 # -------------------------------------------------------------- by name and by order

@@ -17,7 +17,8 @@ from kernelwright.tools.comparing.comparison import measure
 from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw, apply_draw
-from kernelwright.tools.references.prepared_problem import expected_outputs, perturbed_model, prepare_problem
+from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
+from kernelwright.tools.references.weights import perturbed_model
 
 CATALOGUE = sorted((Path(__file__).parents[3] / "agent" / "problems" / "catalogue").glob("[!_]*.py"))
 
