@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import atexit
 import errno
+import json
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, NoReturn
 
 from kernelwright.errors import InputError
@@ -132,6 +135,7 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
 
 
 _program = "agent"
+_start = time.monotonic()
 
 
 def note(text: str) -> None:
@@ -147,11 +151,24 @@ def run(command: Callable[..., Any], name: str, words: Sequence[str]) -> NoRetur
 
     # trl and transformers report to their makers what is run, unless the user says otherwise
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    global _program
+    global _program, _start
     _program = name
+    _start = _process_start() if list(words) == sys.argv[1:] else time.monotonic()
     _open_closed_streams()
     with listen_for_stops(), _without_warnings(words):
         sys.exit(_status_of(command, name, words))
+
+
+def command_seconds() -> float:
+    """Returns the seconds since the command was started, in which its imports are included."""
+    return time.monotonic() - _start
+
+
+def _process_start() -> float:
+    """Returns the value that `time.monotonic` had when this process was started."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    started = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5), in ticks since the machine was booted
+    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - started)
 
 
 def _open_closed_streams() -> None:
@@ -193,25 +210,32 @@ def _status_of(command: Callable[..., Any], name: str, words: Sequence[str]) -> 
             return Exit.NOBODY_READS
         raise
     except (Exception, KeyboardInterrupt) as error:
-        if "--debug" in words:
-            raise
-        return _end_early(error, name)
+        return _end_early(error, name, words)
     return int(code or 0)
 
 
-def _end_early(error: BaseException, name: str) -> int:
-    """Prints the one line of an error, and returns the exit status."""
+def _end_early(error: BaseException, name: str, words: Sequence[str]) -> int:
+    """Prints the one line of an error, on stdout too as an object where the words ask for JSON, and returns the exit
+    status. Raises the error again where they ask for its traceback.
+    """
     from kernelwright.agent.interrupts import exit_status_of_stop, ignore_stops
 
     line, code = explain(error, name)
+    line = " ".join(line.split())
+    status = exit_status_of_stop() if code is Exit.INTERRUPTED else int(code)
     if code is Exit.INTERRUPTED:
         ignore_stops()
-    print(f"{name}: {' '.join(line.split())}", file=sys.stderr)
+    if "--json" in words:
+        print(json.dumps({"error": line, "exit_status": status}))
+        _try_output()
+    if "--debug" in words:
+        raise error
+    print(f"{name}: {line}", file=sys.stderr)
     if isinstance(error, OSError):
         _try_output()
     if code is Exit.INTERRUPTED:
-        end_process(exit_status_of_stop())
-    return code
+        end_process(status)
+    return status
 
 
 def _nobody_reads(error: BaseException | None) -> bool:

@@ -1,7 +1,8 @@
-"""Keeps the README true: prints its commands for CI, and writes what they really print into its recorded blocks.
+"""Keeps README and tutorials true: prints commands of the README for CI, and writes what commands really print.
 
-python docs/record.py --print 1        # the first shell block, as it stands
+python docs/record.py --print 1        # the README's first shell block, as it stands
 python docs/record.py 1                # runs it and records its output in the block marked `<!-- recorded: 1 -->`
+python docs/record.py docs/tutorials/first-kernel.md        # runs the page in an empty folder, records what follows
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +23,15 @@ README = ROOT / "README.md"
 _SHELL = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LAST_LINES = {1: 40, 2: 1}
 """Lines of output that are kept of each block."""
+MAX_LINES_OF_A_PAGE = 24
+"""Lines of output that are kept of one block of a page."""
+COLUMNS_OF_A_PAGE = "140"
+_STEP = re.compile(
+    r'^```(?P<language>bash|python)(?: title="(?P<file>[^"]+)")?\n(?P<code>.*?)^```$'
+    r"(?P<output>\n\n```text\n.*?^```$(?:\n\n\(\d+ cores[^)]*\)$)?)?",
+    re.DOTALL | re.MULTILINE,
+)
+"""A block of code, and the output with the note on the machine that may follow it."""
 
 
 def shell_block(number: int) -> str:
@@ -40,9 +51,7 @@ def record(number: int) -> int:
     took = time.perf_counter() - start
     sys.stdout.write(done.stdout + done.stderr)
     lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()][-LAST_LINES[number] :]
-    gpu = "a GPU" if shutil.which("nvidia-smi") else "no GPU"
-    machine = f"{os.cpu_count()} cores ({gpu}, load average {os.getloadavg()[2]:.0f} over 15 minutes)"
-    note = f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s on {machine}, exit status {done.returncode}."
+    note = f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s on {_machine()}, exit status {done.returncode}."
     body = "\n".join(["```text", *lines, "```", note])
     text = README.read_text(encoding="utf-8")
     mark = re.compile(rf"(<!-- recorded: {number} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -52,15 +61,61 @@ def record(number: int) -> int:
     return done.returncode
 
 
+def _machine() -> str:
+    gpu = "a GPU" if shutil.which("nvidia-smi") else "no GPU"
+    return f"{os.cpu_count()} cores ({gpu}, load average {os.getloadavg()[2]:.0f} over 15 minutes)"
+
+
+def record_page(page: Path) -> int:
+    """Runs a page's shell blocks in order, in an empty folder with its files, and writes what each prints into the
+    text block after it. Blocks that need what is not here are left as they are. Returns the last exit status.
+    """
+    status = 0
+    with tempfile.TemporaryDirectory() as folder:
+
+        def recorded(step: re.Match[str]) -> str:
+            nonlocal status
+            code, output = step["code"], step["output"]
+            if step["file"]:
+                Path(folder, step["file"]).write_text(code, encoding="utf-8")
+            if step["language"] != "bash" or code.startswith("# Needs"):
+                return step[0]
+            status, lines = _run_in(folder, code)
+            if not output:
+                return step[0]
+            rest = ["..."] if len(lines) > MAX_LINES_OF_A_PAGE else []
+            body = "\n".join(["```text", *lines[:MAX_LINES_OF_A_PAGE], *rest, "```"])
+            note = f"\n\n({_machine().replace(' (', ', ').rstrip(')')}, {datetime.now(UTC):%Y-%m-%d})"
+            return step[0].removesuffix(output) + f"\n\n{body}" + (note if output.endswith(")") else "")
+
+        text = _STEP.sub(recorded, page.read_text(encoding="utf-8"))
+    page.write_text(text, encoding="utf-8")
+    return status
+
+
+def _run_in(folder: str, code: str) -> tuple[int, list[str]]:
+    """Returns the exit status and the lines on stdout of a shell text, run in a folder with this environment's
+    commands.
+    """
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "COLUMNS": COLUMNS_OF_A_PAGE}
+    command = ["bash", "-euo", "pipefail", "-c", code]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    sys.stdout.write(done.stdout + done.stderr)
+    return done.returncode, [line.rstrip() for line in done.stdout.rstrip().splitlines()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("number", type=int, help="which shell block of README.md, counted from 1")
+    parser.add_argument("what", help="which shell block of README.md, counted from 1, or the path of a page")
     parser.add_argument("--print", action="store_true", dest="only_print", help="print the block and do not run it")
     given = parser.parse_args()
+    if not given.what.isdigit():
+        sys.exit(record_page(Path(given.what)))
     if given.only_print:
-        sys.stdout.write(shell_block(given.number))
+        sys.stdout.write(shell_block(int(given.what)))
     else:
-        sys.exit(record(given.number))
+        sys.exit(record(int(given.what)))
 
 
 if __name__ == "__main__":

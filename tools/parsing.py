@@ -14,7 +14,7 @@ import threading
 import types
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_ATTEMPTS = 5
@@ -92,3 +92,16 @@ def _filled_in(constant: Any, numbers: Mapping[int, int]) -> Any:
     if type(constant) is tuple:
         return tuple(_filled_in(one, numbers) for one in constant)
     return numbers.get(constant, constant) if type(constant) is int else constant
+
+
+def with_replacements(source: str, edits: Sequence[tuple[ast.expr | ast.stmt, str]]) -> str:
+    """Returns the text with each node's text replaced by another one, which has at most as many lines."""
+    lines = source.encode().split(b"\n")
+    for node, text in sorted(edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        before = lines[first][: node.col_offset]
+        after = lines[last][node.end_col_offset or 0 :]
+        written = (before + text.encode() + after).split(b"\n")
+        padding = [b""] * (last - first + 1 - len(written))
+        lines[first : last + 1] = [*written, *padding]
+    return b"\n".join(lines).decode()

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernelwright.tools.parsing import note_template, parse_module, template_of
+from kernelwright.tools.parsing import note_template, parse_module, template_of, with_replacements
 from kernelwright.tools.reference_integers import CPU_SIZES, assigned_name, inner, integer, one_name_each
 
 
@@ -36,6 +36,8 @@ class Problem(BaseModel):
     """One line for people."""
     family: str = ""
     tags: tuple[str, ...] = ()
+    taken_for: str = ""
+    """The name that was asked for, where this one is only near to it: "fused sofmaxx"."""
 
     @property
     def hash(self) -> str:
@@ -193,17 +195,30 @@ def _marked(source: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
 
 
 def with_integers(source: str, sizes: Mapping[str, int]) -> str:
-    """The syntax tree with its integers replaced, as text."""
-    tree = one_name_each(parse(source))
+    """The text with its integers replaced; every line stays where it is."""
     unknown = set(sizes) - set(module_integers(source)) - set(inner_integers(source))
     if unknown:
         raise ProblemError(f"no module-level integer named {', '.join(sorted(unknown))} in the reference")
-    new = {id(node): ast.Constant(value=int(sizes[name])) for name, node in inner(tree) if name in sizes}
-    for node in tree.body:
-        name = assigned_name(node) or ""
-        if name in sizes and isinstance(node, ast.Assign | ast.AnnAssign) and integer(node.value) is not None:
-            node.value = ast.Constant(value=int(sizes[name]))
-    return ast.unparse(ast.fix_missing_locations(_Replace(new).visit(tree)))
+    tree = parse(source)
+    edits: list[tuple[ast.expr | ast.stmt, str]] = []
+    for statement in tree.body:
+        separate = one_name_each(ast.Module([statement], [])).body
+        if len(separate) > 1 and any(assigned_name(node) in sizes for node in separate):
+            edits.append((statement, "; ".join(_assignment(node, sizes) for node in separate)))
+        elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            name = assigned_name(statement) or ""
+            if name in sizes and integer(statement.value) is not None:
+                edits.append((statement.value, str(int(sizes[name]))))
+    edits += [(node, str(int(sizes[name]))) for name, node in inner(one_name_each(tree)) if name in sizes]
+    return with_replacements(source, edits)
+
+
+def _assignment(node: ast.stmt, sizes: Mapping[str, int]) -> str:
+    """The text of an assignment of an integer to one name, with the name's value of `sizes` where it has one."""
+    name = assigned_name(node)
+    assert isinstance(node, ast.Assign)
+    assert name is not None
+    return f"{name} = {sizes.get(name, integer(node.value))}"
 
 
 @lru_cache(maxsize=512)
@@ -247,14 +262,3 @@ def _literal(node: ast.stmt) -> object | None:
         return ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, MemoryError):
         return None
-
-
-class _Replace(ast.NodeTransformer):
-    """Puts new nodes in the place of old ones, known by their identity."""
-
-    def __init__(self, new: dict[int, ast.Constant]) -> None:
-        self._new = new
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        """Returns the new node for one that is replaced, and visits the parts of every other one."""
-        return self._new[id(node)] if id(node) in self._new else self.generic_visit(node)

@@ -113,7 +113,7 @@ class Roofline(Value):
     milliseconds: Number | None = None
     """The larger of bytes and operations over their peaks."""
     bound: str = ""
-    """memory or compute."""
+    """memory, compute, or of an estimate for a card launch: bytes and operations take less than to launch a kernel."""
 
 
 class LaunchTime(Value):

@@ -12,6 +12,7 @@ from kernelwright.agent.batch.lanes import JudgingLane, Lanes, PolicyLane, Remot
 from kernelwright.agent.batch.runs import Batch, BatchStatus, list_jobs
 from kernelwright.agent.batch.tuning_lane import TuningLane
 from kernelwright.agent.databases import open_store, verdict_cache_folder
+from kernelwright.agent.errors import Exit
 from kernelwright.agent.export.kernelbench import write_layout
 from kernelwright.agent.export.kernels import kernel_files
 from kernelwright.agent.interrupts import defer_interrupts
@@ -49,7 +50,25 @@ class BatchResult(Value):
     folder: str
     files: tuple[str, ...]
     interrupted: bool = False
+    seconds: float = 0.0
+    """Seconds since the command was started; `standing` has those of the runs."""
+    taken_for: dict[str, str] = {}
+    """The names that were asked for, by the problems whose names are only near to them."""
     note: str = ""
+
+    @property
+    def nothing_judged(self) -> bool:
+        """Whether no problem could be judged: each one's reference fails, or is random."""
+        return all(group.figures.nothing_judged for group in self.report.groups)
+
+    @property
+    def exit(self) -> Exit:
+        """The exit status of the command `agent batch`."""
+        if self.interrupted:
+            return Exit.INTERRUPTED
+        if self.standing.done < self.standing.jobs:
+            return Exit.INFRASTRUCTURE
+        return Exit.BAD_INPUT if self.nothing_judged else Exit.DONE
 
 
 def run_batch(
@@ -93,7 +112,8 @@ def run_batch(
         )
     return BatchResult(
         run=name, standing=standing, report=report, folder=str(folder), files=tuple(map(str, files)),
-        interrupted=interrupted, note=embedded_policy_note(settings.policy) if run.id == 1 else "",
+        interrupted=interrupted, taken_for={p.name: p.taken_for for p in problems if p.taken_for},
+        note=embedded_policy_note(settings.policy) if run.id == 1 else "",
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from kernelwright.agent.command_line.options import (
     settings_of,
 )
 from kernelwright.agent.command_line.policy.options import PolicyName, SamplingOptions
+from kernelwright.agent.command_line.problems import note_near_names
 
 if TYPE_CHECKING:
     from kernelwright.agent.batch.running import BatchResult
@@ -94,12 +95,13 @@ def batch(
     """Write kernels for many problems at once; then a report: compiled, correct, pass@k, cost, and on a GPU speed.
 
     Budgets are a trajectory's. Ctrl-C or SIGTERM pauses, and the same command goes on; with more --samples, or another
-    --policy, it adds to the run. Exits with 0 where every trajectory is finished, 2 where you must change something, 3
-    for this machine's trouble, 130 (SIGTERM: 143) where it was paused.
+    --policy, it adds to the run. Exits with 0 where every trajectory is finished, 2 where you must change something
+    (no problem could be judged), 3 for this machine's trouble, 130 (SIGTERM: 143) where it was paused.
     """
     names = [*(what or []), *(problems or [])]
     _say_skipped(names)
     chosen, name = _chosen(names, path, level, limit, run)
+    note_near_names(chosen)
     _check_draft(drafting.draft, len(chosen))
     with judges_elsewhere(server, ray, judging.device) as judges:
         place = judges and judges.place
@@ -160,6 +162,7 @@ def _run(
     quiet: bool,
 ) -> None:
     from kernelwright.agent.batch.running import run_batch
+    from kernelwright.agent.errors import command_seconds
     from kernelwright.agent.interrupts import announce_stops
     from kernelwright.agent.output_files import refuse_unwritable_folder
     from kernelwright.agent.viewing.show.batch import PAUSING_MESSAGE, live_batch
@@ -173,12 +176,10 @@ def _run(
             )  # fmt: skip
     finally:
         policy.close()
-    _show(batched, as_json)
+    _show(batched.with_(seconds=command_seconds()), as_json)
 
 
 def _show(batched: BatchResult, as_json: bool) -> None:
-    from kernelwright.agent.errors import Exit
-
     if as_json:
         typer.echo(batched.model_dump_json(indent=2))
     else:
@@ -186,7 +187,4 @@ def _show(batched: BatchResult, as_json: bool) -> None:
         from kernelwright.agent.viewing.show.progress import console
 
         console().print(batched_view(batched))
-    unfinished = batched.standing.done < batched.standing.jobs
-    if batched.interrupted:
-        raise typer.Exit(int(Exit.INTERRUPTED))
-    raise typer.Exit(int(Exit.INFRASTRUCTURE if unfinished else Exit.DONE))
+    raise typer.Exit(int(batched.exit))

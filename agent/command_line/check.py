@@ -13,7 +13,7 @@ import typer
 from kernelwright.agent.command_line.judges import Server, judge_at_server
 from kernelwright.agent.command_line.modes import Modes
 from kernelwright.agent.command_line.options import Quiet, Targets
-from kernelwright.agent.command_line.problems import Init, Inputs
+from kernelwright.agent.command_line.problems import Init, Inputs, find_named
 
 if TYPE_CHECKING:
     from kernelwright.agent.viewing.verdicts.trace import CandidateTrace
@@ -90,7 +90,6 @@ def check(
     from kernelwright.agent.candidates.candidate_files import read_candidate
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode
     from kernelwright.agent.output_files import refuse_unwritable_folder
-    from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.tools.source import read_source
 
     if cache is not None:
@@ -98,7 +97,7 @@ def check(
     file, function = split_name(kernel)
     text = read_candidate(file)
     name = named_problem(problem, kernel, kernelbench, tritonbench)
-    found = find_by_name(name, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (), inputs=inputs or ())
+    found = find_named(name, kernelbench=kernelbench, tritonbench=tritonbench, init=init or (), inputs=inputs or ())
     source = as_candidate(text, file, function, found)
     asked = own_work_mode(own_work)
     if server is not None:
@@ -109,7 +108,8 @@ def check(
             "train_mode": train_mode,
         }  # fmt: skip
         report = judge_at_server(server, found, source, device, wanted, quiet=quiet)
-        _show(report, None, source, command_without_output_options(context), as_json)
+        command = command_without_output_options(context)
+        _show(report, None, source, command, as_json, taken_for=found.taken_for)
         raise typer.Exit(exit_status(report))
     packages = allowed_packages(allow_import or [])
     place = choose_device(device)
@@ -129,7 +129,7 @@ def check(
         )  # fmt: skip
         report, trace = _judge(found, source, place, options, cache, show_trace, quiet=quiet)
     estimates = _estimates(found, target or targets, quiet) if place == "cpu" and (report.correct or target) else ()
-    _show(report, trace, source, command_without_output_options(context), as_json, estimates)
+    _show(report, trace, source, command_without_output_options(context), as_json, estimates, found.taken_for)
     raise typer.Exit(exit_status(report))
 
 
@@ -286,19 +286,22 @@ def _estimates(problem: Problem, cards: Sequence[str], quiet: bool) -> tuple[Car
 
 def _show(
     report: Report, trace: CandidateTrace | None, source: str, command: str, as_json: bool,
-    estimates: Sequence[CardEstimate] = (),
+    estimates: Sequence[CardEstimate] = (), taken_for: str = "",
 ) -> None:  # fmt: skip
     """Prints the trace, the report and the estimates; in JSON the report's object with the keys `trace`, where there
-    is one, and `estimates`, where nothing was timed.
+    is one, `estimates`, where nothing was timed, and `taken_for`, where the problem's name is only near to that one.
     """
     if as_json:
         shown = json.loads(report.model_dump_json())
         if trace is not None:
             shown["trace"] = json.loads(trace.model_dump_json())
+        if taken_for:
+            shown["taken_for"] = taken_for
         if estimates:
             shown["estimates"] = [json.loads(estimate.model_dump_json()) for estimate in estimates]
         typer.echo(json.dumps(shown, indent=2))
         return
+    from kernelwright.agent.errors import command_seconds
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.agent.viewing.verdicts.verdict import report_view
 
@@ -307,7 +310,7 @@ def _show(
         from kernelwright.tools.judging.own_work import kind_of
 
         console().print(trace_view(trace, source, kind_of), "")
-    console().print(report_view(report, command))
+    console().print(report_view(report, command, command_seconds()))
     if estimates:
         from kernelwright.agent.viewing.verdicts.measurements import estimates_view
 

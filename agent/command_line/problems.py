@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,6 +55,27 @@ Out = Annotated[
 Device = Annotated[str, typer.Option(help="Where to measure: auto, cpu or cuda:N.")]
 AsJson = Annotated[bool, typer.Option("--json", help="A JSON list, without any source.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
+
+
+def find_named(name: str, **options: Any) -> Problem:
+    """Finds a problem by its name (`find_by_name`); stderr is told where another name was asked for.
+
+    Raises ProblemError.
+    """
+    from kernelwright.agent.problems.finding import find_by_name
+
+    problem = find_by_name(name, **options)
+    note_near_names([problem])
+    return problem
+
+
+def note_near_names(found: Iterable[Problem]) -> None:
+    """Prints one line on stderr for each problem whose name is only near to the one that was asked for."""
+    from kernelwright.agent.errors import note
+
+    for problem in found:
+        if problem.taken_for:
+            note(f"{problem.taken_for!r} is taken as {problem.name}")
 
 
 MODES = Modes({"--manifest": ("manifest", "path", "out", "device", "quiet"), "the catalogue": ("query",)})

@@ -25,7 +25,7 @@ from kernelwright.agent.command_line.options import (
     settings_of,
 )
 from kernelwright.agent.command_line.policy.options import PolicyName, SamplingOptions
-from kernelwright.agent.command_line.problems import Init, Inputs
+from kernelwright.agent.command_line.problems import Init, Inputs, find_named
 
 if TYPE_CHECKING:
     from kernelwright.agent.loop.settings import Settings
@@ -61,7 +61,10 @@ Precision = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the prompt, the plan and an estimate, and do nothing else.")
+    bool,
+    typer.Option(
+        "--dry-run", help="Try the reference, print the prompt, the plan and an estimate, and do nothing else."
+    ),
 ]
 
 
@@ -92,13 +95,13 @@ def solve(
     found, 1 where none was, 2 where you must change something, 3 for this machine's trouble, 130 (SIGTERM: 143) where
     it was paused.
     """
-    from kernelwright.agent.problems.finding import find_by_name, refuse_unused_checkouts
+    from kernelwright.agent.problems.finding import refuse_unused_checkouts
 
     refuse_unused_checkouts(problem, kernelbench=kernelbench)
-    found = find_by_name(problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ())
+    found = find_named(problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ())
     settings = solve_settings(policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or "")
     if dry_run:
-        return _show_plan(found, sampling.open_unchecked(policy), settings, sampling.read_prices(), as_json)
+        return _show_plan(found, sampling.open_unchecked(policy), settings, sampling.read_prices(), out, as_json, quiet)
     return finish_solve(
         found, sampling.open_policy(policy), settings, db, out, as_json, quiet=quiet, cards=judging.target
     )
@@ -130,11 +133,17 @@ def solve_settings(
     return settings
 
 
-def _show_plan(problem: Problem, policy: Policy, settings: Settings, prices: Prices, as_json: bool) -> None:
+def _show_plan(
+    problem: Problem, policy: Policy, settings: Settings, prices: Prices, out: Path | None, as_json: bool, quiet: bool
+) -> None:  # fmt: skip
     from kernelwright.agent.solve.dry_run import dry_run
+    from kernelwright.agent.solve.kernel_file import check_path, default_path
+    from kernelwright.agent.viewing.show.progress import progress
 
+    check_path(out or default_path(problem))
     try:
-        plan = dry_run(problem, policy, settings, prices)
+        with progress(quiet) as say:
+            plan = dry_run(problem, policy, settings, prices, say=say)
     finally:
         policy.close()
     if as_json:
@@ -155,6 +164,7 @@ def finish_solve(
     forked_from: the candidate after which it branches off. cards: what the speed of light is estimated for where there
     is no GPU; None for the settings' targets.
     """
+    from kernelwright.agent.errors import command_seconds
     from kernelwright.agent.interrupts import PAUSING, announce_stops
     from kernelwright.agent.solve.kernel_file import check_path, default_path
     from kernelwright.agent.solve.solving import solve_problem
@@ -172,6 +182,7 @@ def finish_solve(
                 solved = solved.with_(estimates=estimate_cards(problem, cards or settings.targets))
     finally:
         policy.close()
+    solved = solved.with_(seconds=command_seconds())
     if as_json:
         typer.echo(solved.model_dump_json(indent=2))
     else:

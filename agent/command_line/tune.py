@@ -9,6 +9,7 @@ import typer
 
 from kernelwright.agent.command_line.check import AsJson, Debug, Device, KernelBench, Named, OwnWork
 from kernelwright.agent.command_line.options import Database, Quiet
+from kernelwright.agent.command_line.problems import find_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,13 +67,13 @@ def tune(
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode
     from kernelwright.agent.command_line.options import precision_class
     from kernelwright.agent.output_files import refuse_unwritable_file
-    from kernelwright.agent.problems.finding import find_by_name, refuse_unused_checkouts
+    from kernelwright.agent.problems.finding import refuse_unused_checkouts
     from kernelwright.agent.tuning.files import check_path, default_path
     from kernelwright.agent.tuning.settings import TuneSettings
 
     source = read_candidate(kernel)
     refuse_unused_checkouts(problem, kernelbench=kernelbench)
-    found = find_by_name(problem, kernelbench=kernelbench)
+    found = find_named(problem, kernelbench=kernelbench)
     place = choose_device(device)
     settings = TuneSettings(
         target=choose_targets([target] if target else [], place)[0], device=place, precision=precision_class(precision),

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kernelwright.agent.problems.forms_of_users.text_edits import joined
 from kernelwright.tools.problem import ProblemError, parse
 
 MIN_ELEMENTS_OF_A_CASE = 1024
@@ -62,10 +63,9 @@ def _with_case(source: str, tree: ast.Module, path: Path) -> str:
     sizes: dict[str, int] = {}
     case = _named_sizes(_chosen(_rows(there[0])), sizes)
     given = "\n".join(f"{name} = {value}" for name, value in sizes.items())
-    return "\n\n\n".join([
-        _without_open(source, tree).rstrip(),
+    return joined(_without_open(source, tree), [
         f"import io\nimport json\n\n__file__ = {path.name!r}\n{given}\nCASE = {case}",
-        "def get_inputs():\n    return list(get_input_groups()[0])\n",
+        "def get_inputs():\n    return list(get_input_groups()[0])",
     ])  # fmt: skip
 
 
@@ -135,9 +135,8 @@ def _configured(source: str, tree: ast.Module, maker: ast.FunctionDef, config: A
     lines = source.splitlines()
     lines[maker.lineno - 1] = lines[maker.lineno - 1].replace("def get_inputs", "def drawn_inputs", 1)
     values = "\n".join(f"{name} = {said[name]!r}" for name in dict.fromkeys([*draws, *builds]))
-    return "\n\n\n".join([
-        "\n".join(lines).rstrip(),
+    return joined("\n".join(lines), [
         values,
         f"def get_inputs():\n    return drawn_inputs({', '.join(f'{n}={n}' for n in draws)})",
-        f"def get_init_inputs():\n    return {{{', '.join(f'{n!r}: {n}' for n in builds)}}}\n",
+        f"def get_init_inputs():\n    return {{{', '.join(f'{n!r}: {n}' for n in builds)}}}",
     ])  # fmt: skip

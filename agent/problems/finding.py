@@ -51,7 +51,8 @@ def find_by_name(
 
     kernelbench: a checkout or a parquet file of the data set. tritonbench: a checkout. init, inputs: arguments of the
     constructor and of forward, as `--init` and `--input` take them. A name that is not quite right finds the nearest,
-    and the problem carries its real one. Raises ProblemError, which lists near names where nothing is near enough.
+    and the problem carries its real one and what was asked (`taken_for`). Raises ProblemError, which lists near names
+    where nothing is near enough, or where two are equally near.
     """
     asked = str(name_or_path).strip()
     arguments = EntryPoint("", tuple(init), tuple(inputs))
@@ -73,9 +74,10 @@ def find_by_name(
         raise ProblemError(_arguments_without_entry(asked))
     if (own := CATALOGUE / f"{'_'.join(named.lower().split())}.py").is_file():
         return read_problem(own, own.stem, "catalogue")
-    if meant := matching.best_match(named, _names()):
-        return _catalogue()[meant]
-    raise ProblemError(_unknown(asked))
+    match = matching.match_name(named, _names())
+    if match is None:
+        raise ProblemError(_unknown(asked))
+    return match.note_in(_catalogue()[match.name], asked)
 
 
 def _arguments_without_entry(name: str) -> str:

@@ -13,6 +13,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from kernelwright.agent.problems.forms_of_users.text_edits import joined
 from kernelwright.agent.problems.reading import problem_of, read_text
 from kernelwright.agent.problems.tritonbench_cases import OffDevice
 from kernelwright.tools.problem import Problem, ProblemError, parse
@@ -77,14 +78,13 @@ def written(source: str, test: dict[str, Any]) -> str:
     called = ", ".join([*(f"{n}={n}" for n in sizes), *(["seed=0"] if "seed" in test else [])])
     drawn = ast.unparse(ast.fix_missing_locations(_Drawing().visit(maker)))
     listed = "list(made)" if len(names) > 1 else "[made]"
-    return "\n\n\n".join([
-        _kept(source, tree).rstrip(),
+    return joined(_kept(source, tree), [
         "\n".join(f"{name} = {value!r}" for name, value in sizes.items()),
         f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(names)}):\n"
         f"        return ref_kernel({given})",
         f"def get_inputs():\n{textwrap.indent(drawn, '    ')}\n\n    made = generate_input({called})\n"
         f"    return {listed}",
-        "def get_init_inputs():\n    return []\n",
+        "def get_init_inputs():\n    return []",
     ])  # fmt: skip
 
 

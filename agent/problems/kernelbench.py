@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelwright.agent.problems import matching
+from kernelwright.agent.problems.matching import NameMatch, match_name, nearest_names
 from kernelwright.agent.problems.reading import problem_of, read_text
 from kernelwright.tools.problem import Problem, ProblemError
 
@@ -44,13 +44,14 @@ def find(asked: str, path: Path | None) -> Problem:
     there = entries(_given(path), level)
     numbered = re.fullmatch(r"(\d+)(?:_.*)?", rest)
     if numbered:
-        found = next((e for e in there if e.number == int(numbered[1])), None)
+        entry = next((e for e in there if e.number == int(numbered[1])), None)
+        named = NameMatch(rest, is_exact=True)
     else:
-        meant = matching.best_match(rest, {e.stem: (_words(e.stem),) for e in there})
-        found = next((e for e in there if e.stem == meant), None)
-    if found is None:
+        named = match_name(rest, {e.stem: (_words(e.stem),) for e in there})
+        entry = next((e for e in there if named is not None and e.stem == named.name), None)
+    if entry is None or named is None:
         raise ProblemError(f"no problem {PREFIX}{asked}: {_advice(rest, level, there)}")
-    return found.problem()
+    return named.note_in(entry.problem(), f"{PREFIX}{asked}")
 
 
 def suite(path: Path, level: int | None = None) -> list[Problem]:
@@ -135,4 +136,4 @@ def _advice(rest: str, level: int, there: list[Entry]) -> str:
     if rest.isdigit():
         return f"level {level} has {len(there)} problems, {there[0].number} to {there[-1].number}"
     names = {f"{level}/{e.stem}": (_words(e.stem),) for e in there}
-    return "near ones are " + ", ".join(matching.nearest_names(rest, names))
+    return "near ones are " + ", ".join(nearest_names(rest, names))

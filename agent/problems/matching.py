@@ -6,9 +6,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kernelwright.tools.problem import Problem, ProblemError
 
 MIN_SIMILARITY_PERCENT = 78.0
 """Least likeness, of 100, at which a name is taken for another."""
+
+MIN_LEAD_PERCENT = 2.0
+"""How much liker the name that is meant must be than every other one, of 100."""
 
 _FILLERS = frozenset(
     [
@@ -77,10 +83,33 @@ def rank_names(asked: str, names: Mapping[str, Iterable[str]]) -> list[tuple[flo
     return sorted(scored, key=lambda pair: -pair[0])
 
 
-def best_match(asked: str, names: Mapping[str, Iterable[str]]) -> str | None:
-    """The name that was meant, or None where none is like enough."""
-    order = rank_names(asked, names)
-    return order[0][1] if order and order[0][0] >= MIN_SIMILARITY_PERCENT else None
+class NameMatch(NamedTuple):
+    """The name that a text means."""
+
+    name: str
+    is_exact: bool
+    """The words are those of the name, or of one of its synonyms."""
+
+    def note_in(self, problem: Problem, asked: str) -> Problem:
+        """Returns the problem of that name, which holds what was asked where its own name is only near to it."""
+        return problem if self.is_exact else problem.model_copy(update={"taken_for": asked})
+
+
+def match_name(asked: str, names: Mapping[str, Iterable[str]]) -> NameMatch | None:
+    """Returns the name that was meant; None where none is like enough. Raises ProblemError where it may mean two."""
+    if asked in names:
+        return NameMatch(asked, is_exact=True)
+    ranked = [(score, name) for score, name in rank_names(asked, names) if score >= MIN_SIMILARITY_PERCENT]
+    if not ranked:
+        return None
+    best, name = ranked[0]
+    wanted = normalise_name(asked).replace(" ", "")
+    if any(normalise_name(s).replace(" ", "") == wanted for s in (name, *names[name])):
+        return NameMatch(name, is_exact=True)
+    near = [other for score, other in ranked if best - score < MIN_LEAD_PERCENT]
+    if len(near) > 1:
+        raise ProblemError(f"{asked!r} may mean {' or '.join(near)}: name one of them")
+    return NameMatch(name, is_exact=False)
 
 
 def nearest_names(asked: str, names: Mapping[str, Iterable[str]], count: int = 5) -> list[str]:

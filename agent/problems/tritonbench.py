@@ -32,11 +32,12 @@ def find(asked: str, path: Path | None) -> Problem:
     if case and not (case.isdigit() and int(case)):
         raise ProblemError(f"{PREFIX}{asked}: after # comes the number of a call in the operator's test, from 1")
     files = {f.stem: f for f in _files(path)}
-    meant = name if name in files else matching.best_match(name, dict.fromkeys(files, ()))
-    if meant is None:
+    match = matching.match_name(name, dict.fromkeys(files, ()))
+    if match is None:
         near = ", ".join(matching.nearest_names(name, dict.fromkeys(files, ())))
         raise ProblemError(f"no operator {name!r} in {path}: near ones are {near}")
-    return _problem(files[meant], int(case) if case else None, _titles(path).get(meant, ""))
+    problem = _problem(files[match.name], int(case) if case else None, _titles(path).get(match.name, ""))
+    return match.note_in(problem, f"{PREFIX}{asked}")
 
 
 def suite(path: Path) -> list[Problem]:

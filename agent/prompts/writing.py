@@ -10,6 +10,7 @@ from string import Template
 from kernelwright.agent.prompts.compact import FORM_VERSION, compact_reference
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Message, PromptForm, Role, Value
+from kernelwright.source_lines import without_directives
 from kernelwright.store.models import ACTIONS_OF_THE_POLICY, Action
 from kernelwright.tools.problem import Problem
 
@@ -64,7 +65,7 @@ class Prompts:
         """Returns the conversation of one request. Each turn stands alone, so that a prompt never grows with the
         history.
         """
-        source = asked.problem.source
+        source = without_directives(asked.problem.source)
         compact = self.form is PromptForm.COMPACT
         fields = asked.model_dump(include=TEMPLATE_FIELDS) | {
             "reference": compact_reference(source) if compact else source

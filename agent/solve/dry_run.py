@@ -1,6 +1,10 @@
-"""`--dry-run`: the prompt as it would be sent, the plan, and an estimate. Nothing is asked, run or written."""
+"""`--dry-run`: the prompt as it would be sent, the plan, and an estimate. The reference is tried, as before every run;
+nothing is asked or written.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from kernelwright.agent.loop.policy_question import QuestionWriter
 from kernelwright.agent.loop.search import NextTurn
@@ -37,12 +41,20 @@ class DryRun(Value):
     note: str = ""
 
 
-def dry_run(problem: Problem, policy: Policy, settings: Settings, prices: Prices | None = None) -> DryRun:
-    """Makes a run's first request without sending it. `prices`: None for those that are shipped."""
-    from kernelwright.agent.solve.solving import embedded_policy_note
+def dry_run(
+    problem: Problem, policy: Policy, settings: Settings, prices: Prices | None = None,
+    say: Callable[[str], None] = lambda step: None,
+) -> DryRun:  # fmt: skip
+    """Makes a run's first request without sending it. `prices`: None for those that are shipped.
 
-    # In train mode the prompt has the problem as it is written: to find its mode of judging, it would have to be run.
-    asking = QuestionWriter(problem, policy, settings.with_(train_mode=True), 0)
+    Raises ProblemError where a run would refuse the problem: its reference fails, or is random.
+    """
+    from kernelwright.agent.solve.solving import embedded_policy_note
+    from kernelwright.tools.reference_trials.trials import reference_trials
+
+    say("running the reference")
+    reference_trials().require_working(problem, train_mode=settings.train_mode)
+    asking = QuestionWriter(problem, policy, settings, 0)
     request = asking.request(NextTurn(action=Action.DRAFT), (), Spent())
     prompt = round(sum(len(message.content) for message in request.messages) / CHARACTERS_A_TOKEN)
     turns = settings.budgets.turns

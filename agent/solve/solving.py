@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ class Solved(Value):
     """How a run ended."""
 
     problem: str
+    taken_for: str = ""
+    """The name that was asked for, where the problem's is only near to it."""
     policy: str
     trajectory_id: int
     stop_reason: StopReason
@@ -67,6 +70,8 @@ class Solved(Value):
     database: str
     resumed: bool = False
     spent: Spent
+    seconds: float = 0.0
+    """Seconds from the start of the command, or of the call in Python; `spent` has those of the turns."""
     report: Report | None = None
     """The report of the best candidate; where none is correct, of the one that came furthest."""
     estimates: tuple[CardEstimate, ...] = ()
@@ -111,6 +116,7 @@ def solve_problem(
     from kernelwright.tools.pipeline import Evaluator, Options
     from kernelwright.tools.reference_trials.trials import reference_trials
 
+    start = time.monotonic()
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     own = version("kernelwright") or "(not installed)"
     options = Options(targets=settings.targets, own_work=settings.own_work, train_mode=settings.train_mode)
@@ -140,7 +146,7 @@ def solve_problem(
                 raise
         if run.best is not None and kernel is not None:
             write_kernel(output, problem, run.best, store.where, own, kernel)
-        return _solved(run, output, resumed, drafter.refused)
+        return _solved(run, output, resumed, drafter.refused, time.monotonic() - start)
 
 
 def _guarded_best(run: Run, evaluator: Evaluator, options: Options, say: Callable[[str], None]) -> GuardedKernel | None:
@@ -165,7 +171,7 @@ def _guarded_best(run: Run, evaluator: Evaluator, options: Options, say: Callabl
     return guarded_kernel(run.problem, best.source, best.report)
 
 
-def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
+def _solved(run: Run, output: Path, resumed: bool, refused: str, seconds: float) -> Solved:
     best = run.best
     furthest = max(run.attempts, key=lambda attempt: attempt.rank, default=None)
     shown = best or furthest
@@ -173,6 +179,7 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
     assert run.stop_reason is not None
     return Solved(
         problem=run.problem.name,
+        taken_for=run.problem.taken_for,
         policy=run.settings.policy,
         trajectory_id=run.trajectory_id,
         stop_reason=run.stop_reason,
@@ -194,6 +201,7 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
         database=run.store.where,
         resumed=resumed,
         spent=run.spent,
+        seconds=seconds,
         report=report,
         next_steps=next_steps(run.problem, run.settings, run.attempts, run.stop_reason, run.store, refused),
         note=embedded_policy_note(run.settings.policy) if run.trajectory_id == 1 else "",

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from kernelwright.policies.inductor.attempts import attempt_draft, attempts_at, size_freedom
 from kernelwright.policies.inductor.draft import DRAFT_SECONDS
 from kernelwright.policies.inductor.refusing import DraftRefused, line_of, line_text, operator_of, reason_of
+from kernelwright.program_arguments import no_program_arguments
 
 
 class OutOfTime(BaseException):
@@ -102,7 +103,7 @@ def _prepare() -> None:
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
     """Answers one request of `kernelwright.policies.inductor.draft`."""
     _prepare()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), no_program_arguments():
         warnings.simplefilter("ignore")
         asked = (payload[name] for name in ("source", "mode", "partial", "varied", "tf32", "seconds", "split"))
         channel.send(answer(*asked))

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from kernelwright.source_lines import origin_of_line
+
 PROBLEM = "<problem>"
 """The file name under which a problem's text is compiled, so that its frames are found in a traceback."""
 
@@ -45,10 +47,10 @@ def line_of(error: BaseException, source: str) -> str:
 
 
 def line_text(source: str, number: int) -> str:
-    """Returns a line of the problem as `line 12 (y = x[x > 0])`."""
+    """Returns a line of the problem as `line 12 (y = x[x > 0])`, with its number in the user's file."""
     lines = source.splitlines()
     text = lines[number - 1].strip() if number <= len(lines) else ""
-    return f"line {number} ({text[:100]})"
+    return f"{origin_of_line(lines, number)} ({text[:100]})".strip()
 
 
 def reason_of(error: BaseException, source: str) -> str:

@@ -16,6 +16,7 @@ from kernelwright.policies.transformations.persistent_product import write_persi
 from kernelwright.policies.transformations.reduced_linear import write_reduced_linear
 from kernelwright.policies.transformations.row_reduction import write_row_reduction
 from kernelwright.policies.transformations.split_product import write_split_product
+from kernelwright.program_arguments import no_program_arguments
 
 WARM_UP_PROBLEM = """
 import torch
@@ -55,7 +56,7 @@ def answer(source: str) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with cuda_mapped_to("cpu", source):
+            with cuda_mapped_to("cpu", source), no_program_arguments():
                 exported = export(source)
             made = _transformed(exported)
     except NotTransformed as reason:

@@ -13,6 +13,7 @@ import random
 import sys
 from typing import Any, NamedTuple
 
+from kernelwright.source_lines import insert_lines, origin_of_line
 from kernelwright.tools.problem import Problem, ProblemError, parse
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.dry_run import DryRunFailed, load_for_dry_run, measure_cost
@@ -77,16 +78,18 @@ def in_eval_mode(problem: Problem) -> Problem | None:
 def _insert_constructor(lines: list[str], model: ast.ClassDef) -> None:
     """A constructor that builds as the inherited one does, after the last line of the class."""
     if model.body[0].lineno == model.lineno:
-        lines[model.lineno - 1 : model.end_lineno] = ast.unparse(model).splitlines()
+        following = origin_of_line(lines, model.lineno + 1).directive
+        lines[model.lineno - 1 : model.end_lineno] = [*ast.unparse(model).splitlines(), following]
         model = next(n for n in parse("\n".join(lines)).body if isinstance(n, ast.ClassDef) and n.name == "Model")
     indent = _indent_of(lines, model.body[0])
     assert model.end_lineno is not None
-    lines[model.end_lineno : model.end_lineno] = [
+    constructor = [
         "",
         f"{indent}def __init__(self, *args, **kwargs):",
         f"{indent}    super().__init__(*args, **kwargs)",
         f"{indent}    self.eval()",
     ]
+    insert_lines(lines, model.end_lineno, constructor)
 
 
 def _insert_call(lines: list[str], constructor: ast.FunctionDef) -> None:
@@ -98,7 +101,7 @@ def _insert_call(lines: list[str], constructor: ast.FunctionDef) -> None:
         lines[last.end_lineno - 1] += f"; {owner}.eval()"
         return
     at = last.lineno - 1 if isinstance(last, ast.Return) else last.end_lineno
-    lines.insert(at, f"{_indent_of(lines, constructor.body[0])}{owner}.eval()")
+    insert_lines(lines, at, [f"{_indent_of(lines, constructor.body[0])}{owner}.eval()"])
 
 
 def _indent_of(lines: list[str], statement: ast.stmt) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from kernelwright.source_lines import place_in_text
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.worker import PLACE_SIGNAL, EntryAnswer, EntryCall
 from kernelwright.tools.report import InfrastructureError
@@ -58,8 +59,8 @@ class ReferenceProcess:
         """Whether the process runs."""
         return self._worker.alive
 
-    def place(self) -> str:
-        """Where in the reference's text the process is at work, or was when it died; empty where that is not known."""
+    def place(self, problem: Problem) -> str:
+        """Where in the problem's text the process is at work, or was when it died; empty where that is not known."""
         if self._worker.alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._worker.pid, PLACE_SIGNAL)
@@ -70,7 +71,7 @@ class ReferenceProcess:
         if match is None:
             return ""
         line, function = match.groups()
-        return f" when it is imported, line {line}" if function == "<module>" else f" in {function}, line {line}"
+        return place_in_text(problem.source, function, int(line))
 
     def end(self) -> None:
         """Ends the process and all that it started."""

@@ -58,10 +58,10 @@ class ReferenceProcesses:
                 answer = process.run(entry, problem, arguments, seconds)
             except WorkerTimedOut:
                 raise ReferenceStopped(
-                    f"the reference {problem.name} fails{process.place()}: it took more than {seconds:g} s"
+                    f"the reference {problem.name} fails{process.place(problem)}: it took more than {seconds:g} s"
                 ) from None
             except WorkerDied as death:
-                raise ReferenceStopped(f"the reference {problem.name} fails{process.place()}: {death}") from None
+                raise ReferenceStopped(f"the reference {problem.name} fails{process.place(problem)}: {death}") from None
         if answer.internal_error:
             raise InfrastructureError(f"internal error, please report it: {entry}: {answer.internal_error}")
         if answer.problem_error:

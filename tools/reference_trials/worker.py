@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pydantic import JsonValue
 
+from kernelwright.source_lines import origin_of_line
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Value
 from kernelwright.worker_process import connection_to_parent, end_with_parent
@@ -161,7 +162,8 @@ def randomness_of(problem: Problem, *, train_mode: bool) -> str:
         return ""
     judged = problem if train_mode else as_judged(problem).problem
     randomness = prepare_problem(judged.with_sizes(small.sizes), "cpu", 1).randomness
-    place = f" at line {' and '.join(map(str, lines))}" if lines else ""
+    origins = [str(origin_of_line(problem.source, number)) for number in lines or ()]
+    place = f" at {' and '.join(filter(None, origins))}" if any(origins) else ""
     return randomness.replace("the reference is random", f"the reference is random{place}", 1)
 
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kernelwright.device_mapping import cuda_mapped_to
+from kernelwright.program_arguments import refusal_by_argparse
+from kernelwright.source_lines import place_of_error
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
 from kernelwright.tools.nested import Form, leaf_names, put_together, take_apart
 from kernelwright.tools.parsing import code_of
@@ -70,7 +72,7 @@ class Reference:
         except torch.cuda.OutOfMemoryError:
             raise
         except (Exception, SystemExit) as error:
-            place = _place(error, _file(self.problem)) or f" when it {when}"
+            place = place_of_error(error, self.problem.source, _file(self.problem)) or f" when it {when}"
             raise ProblemError(f"the reference {self.problem.name} fails{place}: {_described(error)}") from error
 
     @contextlib.contextmanager
@@ -363,20 +365,11 @@ def _remember(module: types.ModuleType) -> None:
                 linecache.cache.pop(file, None)
 
 
-def _place(error: BaseException, file: str) -> str:
-    """The last function of the reference's own text that the error went through, and its line; empty without one."""
-    import traceback
-
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    if not frames:
-        return ""
-    function = "when it is imported" if frames[-1].name == "<module>" else f"in {frames[-1].name}"
-    return f" {function}, line {frames[-1].lineno}"
-
-
 def _described(error: BaseException) -> str:
     """The error's type and the first line of its text, and what to do where the text does not say."""
     if isinstance(error, SystemExit):
+        if missing := refusal_by_argparse(error):
+            return f"argparse: {missing}: give each argument a default, the file is run without any"
         code = f": {clean_text(error, 100)}" if isinstance(error.code, str) else ""
         return f"it ends the program (sys.exit{code}): raise an exception where it cannot run"
     said = clean_text(error, 300).splitlines()[0] if str(error) else ""

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kernelwright.program_arguments import no_program_arguments
 from kernelwright.tools.references.seeds import generators_kept, generators_locked
 
 DEFAULT_DEVICE = "default device"
@@ -49,9 +50,10 @@ _NO_OUTPUT = _NoOutput()
 
 class KeptSettings:
     """A context: torch's settings, and where torch's generators stand, are afterwards what they were before the block.
-    What the block prints is dropped: standard output belongs to the command, whose JSON is read there. No other
-    thread's reference runs meanwhile: most of the settings are one for all threads of a process. (A verdict enters it
-    four hundred times, and a generator as context manager takes twice as long.)
+    What the block prints is dropped: standard output belongs to the command, whose JSON is read there. The program's
+    arguments are the command's too: the block sees none. No other thread's reference runs meanwhile: most of the
+    settings are one for all threads of a process. (A verdict enters it four hundred times, and a generator as context
+    manager takes twice as long.)
     """
 
     def __init__(
@@ -72,6 +74,8 @@ class KeptSettings:
     def __enter__(self) -> KeptSettings:
         self._turn = generators_locked()
         self._turn.__enter__()
+        self._arguments = no_program_arguments()
+        self._arguments.__enter__()
         self._stdout, sys.stdout = sys.stdout, _NO_OUTPUT
         if self._generators is not None:
             self._generators.__enter__()
@@ -93,6 +97,7 @@ class KeptSettings:
             if self._generators is not None:
                 self._generators.__exit__(None, None, None)
             sys.stdout = self._stdout
+            self._arguments.__exit__(None, None, None)
             self._turn.__exit__(None, None, None)
 
 

@@ -14,6 +14,11 @@ from kernelwright.tools.report import Roofline, Value
 from kernelwright.tools.timing.roofline import roofline
 from kernelwright.tools.timing.speed_of_light import work_of
 
+LAUNCH_MILLISECONDS = 0.002
+"""The least time that an estimate says: no call that launches a kernel was measured below it, on any GPU."""
+LAUNCH_BOUND = "launch"
+"""The bound of a problem whose bytes and operations take less than one launch."""
+
 
 class CardEstimate(Value):
     """The least time that one card allows for a problem."""
@@ -27,7 +32,7 @@ class CardEstimate(Value):
     source: str
     """The data sheet of the peaks."""
     roofline: Roofline
-    """Bytes, operations, which of them bounds the time, and the milliseconds."""
+    """Bytes, operations, which of them bounds the time, or the launch of a kernel, and the milliseconds."""
 
 
 def estimate_cards(problem: Problem, names: Iterable[str]) -> tuple[CardEstimate, ...]:
@@ -51,10 +56,17 @@ def estimate_cards(problem: Problem, names: Iterable[str]) -> tuple[CardEstimate
             stands_for=stands_for,
             target=peak.target,
             source=peak.source,
-            roofline=roofline(work, peak.bytes_per_second, peak.rates),
+            roofline=_with_launch(roofline(work, peak.bytes_per_second, peak.rates)),
         )
         for peak, stands_for in cards.values()
     )
+
+
+def _with_launch(bound: Roofline) -> Roofline:
+    """Returns the bound of a call that launches a kernel: no call takes less than that."""
+    if bound.milliseconds is None or bound.milliseconds >= LAUNCH_MILLISECONDS:
+        return bound
+    return bound.with_(milliseconds=LAUNCH_MILLISECONDS, bound=LAUNCH_BOUND)
 
 
 def _peak_named(name: str) -> tuple[Peak | None, str]:

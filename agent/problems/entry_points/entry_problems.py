@@ -18,6 +18,7 @@ from kernelwright.agent.problems.entry_points.option_values import Arguments, Si
 from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
 from kernelwright.agent.problems.forms_of_users.signatures import signature_of_method
+from kernelwright.source_lines import NO_FILE
 from kernelwright.tools.problem import ProblemError, parse
 
 EXAMPLE = "--input x=2x128x512:bf16"
@@ -43,7 +44,8 @@ def text_of_object(
     imports = [entry.import_line]
     if not definitions:
         imports += ["import torch", *_imports_of(init, entry, dotted, sizes.values)]
-    head = "\n".join([f'"""{dotted}."""', "", *dict.fromkeys(imports), definitions, *sizes.lines, ""])
+    lines = [f'"""{dotted}."""', "", NO_FILE.directive, *dict.fromkeys(imports), definitions, *sizes.lines, ""]
+    head = "\n".join(lines)
     if not entry.is_class:
         return _function_text(head, entry, init, inputs)
     names = _names_of_inputs(inputs, signature_of_object(entry.value.forward), skip=1)
@@ -70,7 +72,7 @@ def reference_of_text(source: str, entry: str, init: Sequence[str], inputs: Sequ
 def completed_text(source: str, chosen: str, built: Arguments, given: Arguments, sizes: Sizes) -> str:
     """Returns the reference for a class or function that a text defines. Raises ProblemError."""
     tree = parse(source)
-    text = "\n".join([source.rstrip(), "", "", *sizes.lines]) + "\n"
+    text = "\n".join([source.rstrip(), "", "", NO_FILE.directive, *sizes.lines]) + "\n"
     definition = next((n for n in tree.body if getattr(n, "name", "") == chosen), None)
     if isinstance(definition, ast.FunctionDef):
         call = ", ".join(part for part in (given.text, built.text) if part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from kernelwright.source_lines import LineOrigin
 from kernelwright.tools.problem import ProblemError, parse
 
 OTHER_LANGUAGES = re.compile(r"%%(?!time|timeit|capture|prun|memit)\w+")
@@ -24,7 +25,12 @@ def notebook_text(content: str) -> str:
     except (ValueError, KeyError, TypeError):
         raise ProblemError("it is no notebook of version 4: save it anew, or export it as a .py file") from None
     texts = ["".join(source) if isinstance(source, list) else str(source) for source in sources]
-    code = [text for text in map(_python_of, texts) if text.strip() and _is_python(text)]
+    numbered = enumerate(map(_python_of, texts), start=1)
+    code = [
+        f"{LineOrigin(1, f'code cell {number}').directive}\n{text}"
+        for number, text in numbered
+        if text.strip() and _is_python(text)
+    ]
     if not code:
         raise ProblemError("the notebook has no code cell: write the module and a call of it in one")
     return "\n\n".join(code) + "\n"

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.problems.forms_of_users.import_time_code import free_names
-from kernelwright.agent.problems.forms_of_users.text_edits import statement_text
+from kernelwright.agent.problems.forms_of_users.text_edits import first_line_of, statement_text
 from kernelwright.agent.problems.tritonbench_cases import names_stored_by
+from kernelwright.source_lines import NO_FILE, LineOrigin
 from kernelwright.tools.problem import ProblemError
 
 ADVICE = "write it into a file, and give FILE.py:NAME"
@@ -55,7 +56,8 @@ class ObjectSources:
 
     def text(self) -> str:
         """Returns the text of all definitions."""
-        return "\n".join(self._imports.values()) + "\n\n\n" + "\n\n\n".join(self._definitions.values()) + "\n"
+        imports = [NO_FILE.directive, *self._imports.values()]
+        return "\n".join(imports) + "\n\n\n" + "\n\n\n".join(self._definitions.values()) + "\n"
 
     def add(self, value: Any, name: str = "") -> str:
         """Adds a class or function under its name, and returns the name. Raises ProblemError without a source."""
@@ -94,7 +96,8 @@ class ObjectSources:
         for needed in sorted(_free_names(statement)):
             if needed not in self.names and needed not in self._waiting and needed in names:
                 self._add_value(needed, names[needed], file, names)
-        self._definitions[name] = statement_text(text, statement)
+        origin = LineOrigin(first_line_of(statement), Path(file).name if Path(file).is_file() else "")
+        self._definitions[name] = f"{origin.directive}\n{statement_text(text, statement)}"
 
     def _add_value(self, name: str, value: Any, file: str, names: dict[str, Any]) -> None:
         import torch
@@ -106,7 +109,7 @@ class ObjectSources:
         elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) and hasattr(value, "__name__"):
             self.add(value, name)
         elif value is None or isinstance(value, bool | int | float | str | torch.dtype):
-            self._definitions[name] = f"{name} = {value!r}"
+            self._definitions[name] = f"{NO_FILE.directive}\n{name} = {value!r}"
         elif isinstance(value, torch.Tensor | torch.nn.Module):
             raise ProblemError(f"the source reads {name}, a {type(value).__name__}: give it as an input, or {ADVICE}")
         else:

@@ -10,8 +10,9 @@ import ast
 from pathlib import Path
 
 from kernelwright.agent.problems.forms_of_users.import_time_code import free_names
-from kernelwright.agent.problems.forms_of_users.text_edits import statement_text
+from kernelwright.agent.problems.forms_of_users.text_edits import first_line_of, statement_text
 from kernelwright.agent.problems.tritonbench_cases import names_stored_by
+from kernelwright.source_lines import NO_FILE, LineOrigin, origin_of_line
 from kernelwright.tools.problem import ProblemError, parse
 
 MAX_DEPTH = 8
@@ -34,7 +35,9 @@ def with_siblings(source: str, path: Path, depth: int = 0) -> str:
     written = dict.fromkeys(own, "")
     for node, file in imports:
         text = _definitions(node, file, written, depth)
-        lines[node.lineno - 1 : node.end_lineno] = [text, *[""] * ((node.end_lineno or node.lineno) - node.lineno)]
+        rest = (node.end_lineno or node.lineno) - node.lineno
+        following = LineOrigin(node.lineno + 1).directive
+        lines[node.lineno - 1 : node.end_lineno] = [f"{text}\n{following}", *[""] * rest]
     return "\n".join(lines)
 
 
@@ -56,7 +59,12 @@ def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int
 
     written: names and texts of definitions that are there already; "" for those of the importing file.
     """
-    text = with_siblings(file.read_text(encoding="utf-8"), file, depth + 1)
+    content = file.read_text(encoding="utf-8")
+    try:
+        parse(content)
+    except ProblemError as error:
+        raise ProblemError(f"{file.name}, which it imports: {error}") from None
+    text = with_siblings(content, file, depth + 1)
     tree = parse(text)
     bound = {name for statement in tree.body for name in _bound(statement)}
     assert isinstance(node, ast.Import | ast.ImportFrom)
@@ -77,14 +85,20 @@ def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int
         if other := [n for n in names if written.get(n, piece) != piece and not is_import]:
             raise ProblemError(f"{file.name}, which it imports, defines {other[0]} too: give one another name")
         if is_import or not names <= set(written):
-            pieces.insert(0, piece)
+            pieces.insert(0, f"{_origin(text, statement, file).directive}\n{piece}")
         written |= dict.fromkeys(() if is_import else names, piece)
     renamed = [f"{alias.asname} = {alias.name}" for alias in aliases if alias.asname]
     if whole and not is_star:
         alias = node.names[0]
         members = ", ".join(f"{name}={name}" for name in sorted(bound))
         renamed = [f"import types\n{alias.asname or alias.name} = types.SimpleNamespace({members})"]
-    return "\n\n\n".join([*pieces, *renamed])
+    return "\n\n\n".join([*pieces, *(f"{NO_FILE.directive}\n{line}" for line in renamed)])
+
+
+def _origin(text: str, statement: ast.stmt, file: Path) -> LineOrigin:
+    """Returns the file and the line at which a statement of a file's text begins, with its decorators."""
+    origin = origin_of_line(text, first_line_of(statement))
+    return origin._replace(file=origin.file or file.name)
 
 
 def _bound(statement: ast.stmt) -> set[str]:

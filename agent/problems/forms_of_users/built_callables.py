@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kernelwright.agent.problems.forms_of_users.file_parts import CallSite, FileParts, Run, statements_for
 from kernelwright.agent.problems.forms_of_users.plain_arguments import is_plain
 from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations
+from kernelwright.agent.problems.forms_of_users.text_edits import line_mark
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
 from kernelwright.tools.reference_integers import assigned_name, integer, one_name_each
 
@@ -72,7 +73,8 @@ def built_beside_inputs(parts: FileParts, is_input: Callable[[str], bool]) -> Bu
                 continue
             value = statement.value
             if is_input(target.id) and isinstance(value, ast.Tuple | ast.List):
-                inputs = CallSite(run, ast.Call(ast.Name(target.id, ast.Load()), value.elts, []), run[:place])
+                call = ast.copy_location(ast.Call(ast.Name(target.id, ast.Load()), value.elts, []), value)
+                inputs = CallSite(run, call, run[:place])
             elif _can_be_called(value):
                 subject = target.id, value, run[:place]
         if inputs is not None and subject is not None:
@@ -116,28 +118,32 @@ def model_of(built: BuiltCallable, tree: ast.Module) -> list[str]:
     """
     build = innermost_call(built.value)
     forward, passed = _forward_of(built.call.node)
+    called = line_mark(built.call.node)
     if build is None or not CLASS.match(ast.unparse(build.func)):
         value = OffDevice().visit(copy.deepcopy(built.value))
-        making = [*statements_for(built.before, names_loaded_by(value)), f"self.model = {ast.unparse(value)}"]
+        making = statements_for(built.before, names_loaded_by(value))
+        making += [line_mark(built.value), f"self.model = {ast.unparse(value)}"]
         sizes = _sizes_in(making, tree)
         body = ["super().__init__()", *making]
-        return [_class("torch.nn.Module", sizes, body, forward, f"self.model({passed})"), _inits(sizes)]
+        result = [called, f"return self.model({passed})"]
+        return [_class("torch.nn.Module", sizes, body, forward, result), _inits(sizes)]
     words = preparations(built.run, build)
-    base, call = ast.unparse(build.func), f"super().forward({passed})"
+    base, result = ast.unparse(build.func), [called, f"return super().forward({passed})"]
+    built_at = line_mark(build)
     build = OffDevice().visit(copy.deepcopy(build))
     values = [*build.args, *(k.value for k in build.keywords)]
     starred = any(isinstance(a, ast.Starred) for a in build.args) or any(k.arg is None for k in build.keywords)
     making = statements_for(built.before, {n for value in values for n in names_loaded_by(value)})
     if starred or making or not all(is_plain(value, tree) for value in values):
         arguments = ", ".join([*map(ast.unparse, build.args), *map(ast.unparse, build.keywords)])
-        body = [*making, f"super().__init__({arguments})", *words]
-        sizes = _sizes_in(body[: len(making) + 1], tree)
-        return [_class(base, sizes, body, forward, call), _inits(sizes)]
+        making += [built_at, f"super().__init__({arguments})"]
+        sizes = _sizes_in(making, tree)
+        return [_class(base, sizes, [*making, *words], forward, result), _inits(sizes)]
     names = [f"argument_{place}" for place in range(len(build.args))]
     keywords = [str(k.arg) for k in build.keywords]
     arguments = ", ".join([*names, *(f"{k}={k}" for k in keywords)])
-    body = [f"super().__init__({arguments})", *words]
-    return [_class(base, [*names, *keywords], body, forward, call), _inits(list(map(ast.unparse, values)))]
+    body = [built_at, f"super().__init__({arguments})", *words]
+    return [_class(base, [*names, *keywords], body, forward, result), _inits(list(map(ast.unparse, values)))]
 
 
 def _inits(values: list[str]) -> str:
@@ -154,14 +160,14 @@ def _sizes_in(lines: list[str], tree: ast.Module) -> list[str]:
     return [name for name in dict.fromkeys(integers) if name in read - assigned]
 
 
-def _class(base: str, parameters: list[str], body: list[str], forward: list[str], result: str) -> str:
+def _class(base: str, parameters: list[str], body: list[str], forward: list[str], result: list[str]) -> str:
     lines = [
         f"class Model({base}):",
         f"    def __init__({', '.join(['self', *parameters])}):",
         *(f"        {line}" for line in body),
         "",
         f"    def forward({', '.join(['self', *forward])}):",
-        f"        return {result}",
+        *(f"        {line}" for line in result),
     ]
     return "\n".join(lines)
 

@@ -8,8 +8,10 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kernelwright.agent.problems.forms_of_users.import_time_code import makes_calls
+from kernelwright.agent.problems.forms_of_users.import_time_code import changed_names, makes_calls
+from kernelwright.agent.problems.forms_of_users.parameter_values import has_all_values, parameter_values
 from kernelwright.agent.problems.forms_of_users.signatures import inherited_method
+from kernelwright.agent.problems.forms_of_users.text_edits import unparsed_lines
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
 
 Run = list[ast.stmt]
@@ -30,7 +32,7 @@ class FileParts:
 
     tree: ast.Module
     runs: list[Run] = field(default_factory=list)
-    """Statements in order: of `__main__`, of the top, of each test, of each function without parameters."""
+    """Statements in order: of `__main__`, of the top, of each test, of each function that needs no arguments."""
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     modules: dict[str, ast.ClassDef] = field(default_factory=dict)
     """Classes with a forward, their own or of a base class in the file."""
@@ -69,8 +71,8 @@ def parts_of(tree: ast.Module) -> FileParts:
         elif isinstance(node, ast.If) and _is_main(node):
             mains.append([*top, *node.body])
     tests += [f for name, f in parts.functions.items() if name.startswith("test") or name == "main"]
-    others = [f for f in parts.functions.values() if not f.args.args and f not in tests]
-    parts.runs = [*mains, top, *([*top, *f.body] for f in [*tests, *others])]
+    others = [f for f in parts.functions.values() if has_all_values(f) and f not in tests]
+    parts.runs = [*mains, top, *([*top, *parameter_values(f), *f.body] for f in [*tests, *others])]
     return parts
 
 
@@ -86,7 +88,15 @@ def _is_main(node: ast.stmt) -> bool:
 def indented_statements(run: str) -> Run:
     """Returns statements that are no part of the file: as those of a block, nothing of them stays at the top."""
     block = ast.parse(f"if True:\n{textwrap.indent(run, '    ')}").body[0]
-    return block.body if isinstance(block, ast.If) else []
+    return [_at_line(s, 0) for s in block.body] if isinstance(block, ast.If) else []
+
+
+def _at_line(statement: ast.stmt, number: int) -> ast.stmt:
+    """Returns the statement with all its parts at one line; 0 is no line of the file."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.stmt | ast.expr):
+            node.lineno = node.end_lineno = number
+    return statement
 
 
 def calls_in(
@@ -113,8 +123,8 @@ def _bodies(statement: ast.stmt) -> list[Run]:
         case ast.If():
             return [statement.body, statement.orelse]
         case ast.For():
-            first = ast.parse(f"{ast.unparse(statement.target)} = next(iter({ast.unparse(statement.iter)}))").body
-            return [[*first, *statement.body]]
+            first = ast.parse(f"{ast.unparse(statement.target)} = next(iter({ast.unparse(statement.iter)}))").body[0]
+            return [[_at_line(first, statement.lineno), *statement.body]]
     return []
 
 
@@ -125,8 +135,8 @@ def _is_called(function: ast.expr, names: Collection[str], builds: Sequence[ast.
 
 
 def statements_for(before: Sequence[ast.stmt], needed: Collection[str]) -> list[str]:
-    """Returns the statements on which names depend, as lines. Sizes with names of their own stay at the top of the
-    module.
+    """Returns the statements on which names depend, as lines with marks of their origins. Sizes with names of their own
+    stay at the top of the module.
     """
     names = set(needed)
     kept: list[ast.stmt] = []
@@ -134,25 +144,17 @@ def statements_for(before: Sequence[ast.stmt], needed: Collection[str]) -> list[
         if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
             is_needed = statement.col_offset > 0 and bool(_bound_names(statement) & names)
         else:
-            is_needed = bool((names_stored_by(statement) | _changed_names(statement)) & names)
+            is_needed = bool((names_stored_by(statement) | changed_names(statement)) & names)
         if is_needed:
             kept.append(statement)
             names |= names_loaded_by(statement)
-    lines = [ast.unparse(ast.fix_missing_locations(s)) for s in reversed(kept) if not _is_size(s)]
-    return [line for text in lines for line in text.splitlines()]
+    return [line for s in reversed(kept) if not _is_size(s) for line in unparsed_lines(s)]
 
 
 def _bound_names(statement: ast.stmt) -> set[str]:
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
     return {getattr(statement, "name", "")}
-
-
-def _changed_names(statement: ast.stmt) -> set[str]:
-    """Returns the names on which a statement calls a method by itself: `layers.append(x)`, also inside of a loop."""
-    calls = [n.value for n in ast.walk(statement) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)]
-    owners = [call.func.value for call in calls if isinstance(call.func, ast.Attribute)]
-    return {owner.id for owner in owners if isinstance(owner, ast.Name)}
 
 
 def _is_size(statement: ast.stmt) -> bool:

@@ -36,12 +36,13 @@ from kernelwright.agent.problems.forms_of_users.file_parts import (
 )
 from kernelwright.agent.problems.forms_of_users.function_models import is_operator, model_of_function
 from kernelwright.agent.problems.forms_of_users.given_arguments import CALL_ARGUMENTS
-from kernelwright.agent.problems.forms_of_users.import_time_code import without_runs
+from kernelwright.agent.problems.forms_of_users.import_time_code import reads_command_line, without_exits, without_runs
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
 from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations, with_preparations
 from kernelwright.agent.problems.forms_of_users.signatures import inherited_method, signature_of
-from kernelwright.agent.problems.forms_of_users.text_edits import joined, renamed
+from kernelwright.agent.problems.forms_of_users.text_edits import joined, line_mark, renamed, with_origins
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
+from kernelwright.source_lines import origin_of_line
 from kernelwright.tools.problem import ProblemError, parse
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
@@ -62,12 +63,14 @@ def complete_reference(source: str, entry: str = "", run: str = "") -> str:
     if not entry and "ModelNew" in names:  # an answer, no question
         return source
     if not entry and all(name in names for name in REQUIRED_NAMES):
-        return normal_form(source)
+        return normal_form(without_exits(source))
+    source = without_exits(source)
+    tree = parse(source)
     parts = parts_of(tree)
     if run:
         parts.runs = [indented_statements(run)]
     text = _Completion(source, parts, names, entry).text()
-    return normal_form(text) if text is not None and _parses(text) else source
+    return normal_form(with_origins(text, source)) if text is not None and _parses(text) else source
 
 
 def is_problem(source: str) -> bool:
@@ -157,17 +160,25 @@ class _Completion:
     def _named_inputs(self) -> str | None:
         """Returns get_inputs of a function or a name that says that it holds inputs."""
         for name, function in self._parts.functions.items():
-            if INPUT_FUNCTION_NAME.match(name) and signature_of(function, bound=False).accepts(0, []):
+            is_input = is_input_name(name) and not reads_command_line(function)
+            if is_input and signature_of(function, bound=False).accepts(0, []):
                 return f"def get_inputs():\n    return {name}()"
         for run in self._parts.runs:
             for place, statement in enumerate(run):
                 if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                     value = OffDevice().visit(copy.deepcopy(statement.value))
-                    is_input = INPUT_FUNCTION_NAME.match(statement.targets[0].id)
-                    if is_input and isinstance(value, ast.Tuple | ast.List | ast.Call | ast.Dict):
-                        lines = [*statements_for(run[:place], names_loaded_by(value)), f"return {ast.unparse(value)}"]
+                    is_input = is_input_name(statement.targets[0].id)
+                    is_written = isinstance(value, ast.Tuple | ast.List | ast.Call | ast.Dict)
+                    if is_input and is_written and not self._is_of_command_line(value):
+                        lines = statements_for(run[:place], names_loaded_by(value))
+                        lines += [line_mark(statement), f"return {ast.unparse(value)}"]
                         return "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
         return None
+
+    def _is_of_command_line(self, value: ast.expr) -> bool:
+        """Tells whether an expression reads the program's arguments, itself or by a function of the file."""
+        called = [self._parts.functions.get(name) for name in names_loaded_by(value)]
+        return any(reads_command_line(node) for node in (value, *called) if node is not None)
 
     # ------------------------------------------------------------ a value that the file builds
     def _of_built_callable(self) -> str | None:
@@ -216,7 +227,9 @@ def is_input_name(name: str) -> bool:
 
 def with_torch(text: str) -> str:
     """Returns the text with `import torch`, which the class that is added needs."""
-    return text if re.search(r"^import torch$", text, re.MULTILINE) else f"import torch\n\n\n{text}"
+    if re.search(r"^import torch$", text, re.MULTILINE):
+        return text
+    return f"import torch\n\n\n{origin_of_line(text, 1).directive}\n{text}"
 
 
 def _function_of_call(name: str, call: ast.Call, before: list[ast.stmt]) -> str:
@@ -224,5 +237,6 @@ def _function_of_call(name: str, call: ast.Call, before: list[ast.stmt]) -> str:
     call = OffDevice().visit(copy.deepcopy(call))
     values = [*call.args, *(k.value for k in call.keywords)]
     lines = statements_for(before, {n for value in values for n in names_loaded_by(value)})
-    lines.append(f"return {ast.unparse(ast.Call(ast.Name(CALL_ARGUMENTS, ast.Load()), call.args, call.keywords))}")
+    arguments = ast.Call(ast.Name(CALL_ARGUMENTS, ast.Load()), call.args, call.keywords)
+    lines += [line_mark(call), f"return {ast.unparse(arguments)}"]
     return f"def {name}():\n" + textwrap.indent("\n".join(lines), "    ")

@@ -7,6 +7,7 @@ import copy
 import textwrap
 
 from kernelwright.agent.problems.forms_of_users.file_parts import CallSite, FileParts, statements_for
+from kernelwright.agent.problems.forms_of_users.text_edits import line_mark
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, plain_argument
 
 
@@ -40,7 +41,7 @@ def _model_of_signature(name: str, function: ast.FunctionDef) -> str:
     if parameters.vararg:
         passed.append(f"*{parameters.vararg.arg}")
     passed += [f"{a.arg}={a.arg}" for a in parameters.kwonlyargs]
-    return _model([ast.unparse(parameters)], f"{name}({', '.join(passed)})")
+    return _model([ast.unparse(parameters)], f"{name}({', '.join(passed)})", line_mark(function))
 
 
 def _of_call(call: CallSite, functions: dict[str, ast.FunctionDef]) -> list[str] | None:
@@ -71,10 +72,17 @@ def _of_call(call: CallSite, functions: dict[str, ast.FunctionDef]) -> list[str]
     if not inputs:
         return None
     lines = statements_for(call.before, {n for value in inputs.values() for n in names_loaded_by(value)})
-    lines.append(f"return [{', '.join(map(ast.unparse, inputs.values()))}]")
+    lines += [line_mark(call.node), f"return [{', '.join(map(ast.unparse, inputs.values()))}]"]
     get_inputs = "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
-    return [_model(list(inputs), ast.unparse(node)), get_inputs]
+    return [_model(list(inputs), ast.unparse(node), line_mark(call.node)), get_inputs]
 
 
-def _model(parameters: list[str], result: str) -> str:
-    return f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(parameters)}):\n        return {result}"
+def _model(parameters: list[str], result: str, mark: str) -> str:
+    """Returns the class whose forward returns an expression, of the line that the mark says."""
+    lines = [
+        "class Model(torch.nn.Module):",
+        f"    def forward({', '.join(['self', *parameters])}):",
+        f"        {mark}",
+        f"        return {result}",
+    ]
+    return "\n".join(lines)

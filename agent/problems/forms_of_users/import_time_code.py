@@ -6,11 +6,16 @@ import ast
 import re
 from collections import Counter
 
+from kernelwright.agent.problems.forms_of_users.text_edits import first_line_of
 from kernelwright.agent.problems.tritonbench_cases import names_loaded_by, names_stored_by
+from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 
 SETTING = re.compile(r"torch\.(set_default|set_float32|backends\.)")
 """Calls that set how torch computes: they are part of what the module answers."""
+ENDS_OF_PROGRAM = frozenset({"exit", "quit", "sys.exit", "os._exit"})
+SHOWING = (ast.Expr, ast.Raise, ast.Pass, ast.Import, ast.ImportFrom)
+"""Statements of a guard that only says why the program ends."""
 
 
 def without_runs(source: str, built: set[str]) -> str:
@@ -20,9 +25,12 @@ def without_runs(source: str, built: set[str]) -> str:
     tree, lines, called = parse(source), source.splitlines(), set(built)
     values = called - {n.name for n in tree.body if isinstance(n, ast.ClassDef)}  # `Other = Norm` is no run
     gone: list[ast.stmt] = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_run(n.name)]
+    bound: set[str] = set()
     for statement in tree.body:
         guard = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
         runs = isinstance(statement, ast.With | ast.Assert | ast.Delete) or _is_shown(statement)
+        if runs and changed_names(statement) & (bound - called):
+            continue  # `parser.add_argument(...)`: it goes with what it changes (`_unread`)
         if guard or runs:
             gone.append(statement)
         elif isinstance(statement, ast.Assign | ast.For | ast.If) and (
@@ -31,12 +39,76 @@ def without_runs(source: str, built: set[str]) -> str:
             gone.append(statement)
             called |= names_stored_by(statement)
             values |= names_stored_by(statement)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            bound |= names_stored_by(statement)
     gone += _unread([s for s in tree.body if s.lineno not in {g.lineno for g in gone}])
+    return _blanked(lines, gone)
+
+
+def without_exits(source: str) -> str:
+    """Returns the text in which no statement at the top ends the program: whoever judges the module chooses the device.
+
+    if not torch.cuda.is_available(): exit()          a blank line
+    if cuda: device = "cuda" else: exit()             if True: ...
+    """
+    gone: list[ast.stmt] = []
+    decided: list[tuple[ast.expr | ast.stmt, str]] = []
+    for statement in parse(source).body:
+        if _is_exit(statement):
+            gone.append(statement)
+        elif isinstance(statement, ast.If):
+            ends_if_true, ends_if_false = (_ends(statement.test, branch) for branch in _branches(statement))
+            if ends_if_true != ends_if_false:
+                decided.append((statement.test, str(ends_if_false)))
+    if not gone and not decided:
+        return source
+    return _blanked(with_replacements(source, decided).splitlines(), gone)
+
+
+def _blanked(lines: list[str], gone: list[ast.stmt]) -> str:
     for node in gone:
-        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+        first = first_line_of(node)
         for number in range(first - 1, node.end_lineno or first):
             lines[number] = ""
     return "\n".join(lines) + "\n"
+
+
+def _is_exit(statement: ast.stmt) -> bool:
+    """Tells whether a statement ends the program, or does so in one case and binds no name: a script's guard."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Call) and ast.unparse(statement.value.func) in ENDS_OF_PROGRAM
+    if isinstance(statement, ast.Raise):
+        return statement.exc is not None and "SystemExit" in ast.unparse(statement.exc)
+    if isinstance(statement, ast.If):
+        branches = _branches(statement)
+        shown = all(isinstance(s, SHOWING) for branch in branches for s in branch)
+        return shown and any(_ends(statement.test, branch) for branch in branches)
+    return isinstance(statement, ast.Assert) and "cuda" in ast.unparse(statement.test)
+
+
+def _branches(statement: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    return statement.body, statement.orelse
+
+
+def _ends(test: ast.expr, branch: list[ast.stmt]) -> bool:
+    """Tells whether a branch ends the program; where its test asks for a GPU, also by an exception."""
+    asks_for_gpu = "cuda" in ast.unparse(test)
+    return any(_is_exit(s) or (asks_for_gpu and isinstance(s, ast.Raise)) for s in branch)
+
+
+def reads_command_line(node: ast.AST) -> bool:
+    """Tells whether a piece of a syntax tree parses the program's arguments, or reads them."""
+    return any(
+        isinstance(n, ast.Attribute) and n.attr in ("parse_args", "parse_known_args", "argv", "cli", "ArgumentParser")
+        for n in ast.walk(node)
+    )
+
+
+def changed_names(statement: ast.stmt) -> set[str]:
+    """Returns the names on which a statement calls a method by itself: `layers.append(x)`, also inside of a loop."""
+    calls = [n.value for n in ast.walk(statement) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)]
+    owners = [call.func.value for call in calls if isinstance(call.func, ast.Attribute)]
+    return {owner.id for owner in owners if isinstance(owner, ast.Name)}
 
 
 def _is_shown(statement: ast.stmt) -> bool:
@@ -57,7 +129,10 @@ def _unread(kept: list[ast.stmt]) -> list[ast.stmt]:
     gone: list[ast.stmt] = []
     while True:
         left = [s for s in kept if s not in gone]
-        read = Counter(n for s in left for n in free_names(s))
+        bound = {n for s in left if not isinstance(s, ast.Expr) for n in names_stored_by(s)}
+        changes = [s for s in left if _is_shown(s) and changed_names(s)]
+        gone += [s for s in changes if not changed_names(s) & bound]
+        read = Counter(n for s in left for n in free_names(s) - (changed_names(s) if s in changes else set()))
         found = [
             s
             for s in left

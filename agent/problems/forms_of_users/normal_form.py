@@ -38,9 +38,9 @@ from kernelwright.agent.problems.forms_of_users.text_edits import (
     joined,
     renamed,
     with_function,
-    with_replacements,
 )
 from kernelwright.agent.problems.forms_of_users.written_defaults import with_defaults
+from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 
 BASE = "ReferenceModel"

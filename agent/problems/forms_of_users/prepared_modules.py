@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from kernelwright.agent.problems.tritonbench_cases import names_stored_by
+from kernelwright.source_lines import insert_lines
 
 MODES = frozenset({"eval", "train", "half", "bfloat16", "float", "double", "requires_grad_"})
 """Methods of a module that say how it computes. `cuda` and `cpu` are not: the judge says where a module lives."""
@@ -71,7 +72,7 @@ def with_preparations(source: str, module: str, words: list[str]) -> str:
         row, indent = node.body[0].lineno - 1, " " * node.body[0].col_offset
         row = min([row, *(d.lineno - 1 for d in getattr(node.body[0], "decorator_list", []))])
         made = [f"{indent}def __init__(self, *arguments):", f"{indent}    super().__init__(*arguments)"]
-        lines[row:row] = [*made, *(f"{indent}    {word}" for word in words), ""]
+        insert_lines(lines, row, [*made, *(f"{indent}    {word}" for word in words), ""])
         return "\n".join(lines) + "\n"
     last = init.body[-1]
     row = (last.end_lineno or last.lineno) - 1
@@ -79,5 +80,5 @@ def with_preparations(source: str, module: str, words: list[str]) -> str:
     if plain:
         lines[row] += "".join(f"; {word}" for word in words)
     else:
-        lines[row + 1 : row + 1] = [f"{' ' * init.body[0].col_offset}{word}" for word in words]
+        insert_lines(lines, row + 1, [f"{' ' * init.body[0].col_offset}{word}" for word in words])
     return "\n".join(lines) + "\n"

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import textwrap
 import tokenize
 from collections.abc import Sequence
 
-
-def with_replacements(source: str, edits: Sequence[tuple[ast.expr | ast.stmt, str]]) -> str:
-    """Returns the text with each node's text replaced by another one, which has at most as many lines."""
-    lines = source.encode().split(b"\n")
-    for node, text in sorted(edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
-        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-        before = lines[first][: node.col_offset]
-        after = lines[last][node.end_col_offset or 0 :]
-        written = (before + text.encode() + after).split(b"\n")
-        padding = [b""] * (last - first + 1 - len(written))
-        lines[first : last + 1] = [*written, *padding]
-    return b"\n".join(lines).decode()
+from kernelwright.source_lines import NO_FILE, origin_of_line
+from kernelwright.tools.parsing import with_replacements
 
 
 def with_function(source: str, old: ast.FunctionDef, new: ast.FunctionDef) -> str:
@@ -38,14 +29,53 @@ def renamed(text: str, name: str, new: str) -> str:
 
 
 def joined(text: str, definitions: Sequence[str]) -> str:
-    """Returns the text with definitions after it, two blank lines before each."""
-    return "\n\n\n".join([text.rstrip(), *definitions]) + "\n"
+    """Returns the text with definitions after it that stand in no file, two blank lines before each."""
+    return "\n\n\n".join([text.rstrip(), *(f"{NO_FILE.directive}\n{text}" for text in definitions)]) + "\n"
+
+
+LINE_MARK = re.compile(r"^( *)#of (\d+)$", re.MULTILINE)
+
+
+def line_mark(node: ast.expr | ast.stmt) -> str:
+    """Returns a comment which says that the next line is written after a node of the text that is being completed."""
+    return f"#of {node.lineno}"
+
+
+def unparsed_lines(statement: ast.stmt) -> list[str]:
+    """Returns the lines that `ast.unparse` writes for a statement, with a mark before each statement inside of it."""
+    text = ast.unparse(ast.fix_missing_locations(statement))
+    written = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
+    marks = {
+        line.lineno: line_mark(node)
+        for line, node in zip(written, (n for n in ast.walk(statement) if isinstance(n, ast.stmt)), strict=True)
+    }
+    lines: list[str] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if number in marks:
+            lines.append(" " * (len(line) - len(line.lstrip())) + marks[number])
+        lines.append(line)
+    return lines
+
+
+def with_origins(text: str, source: str) -> str:
+    """Returns a completed text whose marks are directives. source: the text that the marks count lines of."""
+
+    def directive(mark: re.Match[str]) -> str:
+        number = int(mark[2])
+        origin = origin_of_line(source, number) if number else NO_FILE
+        return mark[1] + origin.directive
+
+    return LINE_MARK.sub(directive, text)
 
 
 def statement_text(text: str, statement: ast.stmt) -> str:
     """Returns the lines of a statement with its decorators, as they stand at the top of a text."""
-    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
-    return textwrap.dedent("\n".join(text.splitlines()[first - 1 : statement.end_lineno]))
+    return textwrap.dedent("\n".join(text.splitlines()[first_line_of(statement) - 1 : statement.end_lineno]))
+
+
+def first_line_of(statement: ast.stmt) -> int:
+    """Returns the line of a text at which a statement begins, with its decorators."""
+    return min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
 
 
 def assignments(statement: ast.AST) -> list[tuple[str, ast.expr]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from kernelwright.agent.problems.forms_of_users.signatures import method_of
-from kernelwright.agent.problems.forms_of_users.text_edits import with_replacements
+from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 
 

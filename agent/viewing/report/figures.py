@@ -77,6 +77,11 @@ class Figures(Value):
     """Geometric mean without these samples and without degenerate problems."""
     cost: Cost
 
+    @property
+    def nothing_judged(self) -> bool:
+        """Whether no problem of the suite can be judged, so that there is no share."""
+        return bool(self.unusable) and len(self.unusable) == self.problems
+
 
 def by_problem(samples: Iterable[Sample], problems: Iterable[str] = ()) -> dict[str, list[Sample]]:
     """`problems`: the whole suite, so that those never attempted are there too."""

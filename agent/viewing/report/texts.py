@@ -22,8 +22,6 @@ CSV_COLUMNS = (
 
 MAX_NAMED_PROBLEMS = 8
 """Problems that cannot be judged and are named in the figures; the table of problems has all."""
-MAX_REASON_CHARACTERS = 80
-"""Characters of why one of them cannot be judged."""
 
 
 def format_estimate(found: Estimate, share: bool = True) -> str:
@@ -39,8 +37,18 @@ def format_estimate(found: Estimate, share: bool = True) -> str:
 
 def figure_rows(found: Figures) -> list[tuple[str, str]]:
     """The figures in words, in the order in which people ask for them."""
+    head = [("problems", f"{found.problems}, {found.attempted} attempted, {number_of(found.samples, 'sample')}")]
+    if found.unfinished:
+        head.append(("not finished", number_of(found.unfinished, "sample")))
+    head += _unusable_rows(found)
+    if found.nothing_judged:
+        return [*head, ("cost", cost_text(found.cost))]
+    return [*head, *_share_rows(found), ("cost", cost_text(found.cost))]
+
+
+def _share_rows(found: Figures) -> list[tuple[str, str]]:
+    """Returns the rows on the problems that can be judged."""
     rows = [
-        ("problems", f"{found.problems}, {found.attempted} attempted, {number_of(found.samples, 'sample')}"),
         ("compiled", format_estimate(found.compiled)),
         ("correct", format_estimate(found.correct)),
         (
@@ -50,35 +58,26 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
     ]
     if found.solved_by_compiler:
         rows.insert(
-            3,
+            2,
             ("correct by the compiler's draft", f"{found.solved_by_compiler} of {number_of(found.samples, 'sample')}"),
         )
-    if found.unusable:
-        rows.insert(1, ("not judged", _unusable_text(found)))
-    if found.unfinished:
-        rows.insert(1, ("not finished", number_of(found.unfinished, "sample")))
     if found.correct_on_cpu_only and not found.not_timed:
         rows.append(("correct on a CPU only", f"{found.correct_on_cpu_only} problems, which enter no speed figure"))
     rows += [(f"fast_{p:g}", _both(found.fast[p], found.fast_best[p])) for p in found.fast]
     rows += [(f"pass@{k}", format_estimate(value)) for k, value in found.pass_at.items()]
-    rows += [("speed", found.not_timed)] if found.not_timed else _speedup_rows(found)
-    return [*rows, ("cost", cost_text(found.cost))]
+    return [*rows, *([("speed", found.not_timed)] if found.not_timed else _speedup_rows(found))]
 
 
-def _unusable_text(found: Figures) -> str:
-    named = [
-        f"{name} ({_reason(found.unusable_because.get(name, ''))})" for name in found.unusable[:MAX_NAMED_PROBLEMS]
-    ]
+def _unusable_rows(found: Figures) -> list[tuple[str, str]]:
+    """Returns how many problems cannot be judged, and a row with the whole reason of each."""
+    if not found.unusable:
+        return []
+    count = f"{len(found.unusable)} of {number_of(found.problems, 'problem')}"
+    named = found.unusable[:MAX_NAMED_PROBLEMS]
+    rows = [("not judged", f"{count}, in no share, because of the reference and not of a kernel")]
+    rows += [("", f"{name}: {found.unusable_because.get(name, '')}") for name in named]
     more = len(found.unusable) - len(named)
-    count = number_of(len(found.unusable), "problem")
-    told = ", ".join([*named, f"and {more} more"] if more else named)
-    return f"{count}, in no share below, because of the reference and not of a kernel: {told}"
-
-
-def _reason(message: str) -> str:
-    """The first clause of why a problem cannot be judged: `the reference is random`."""
-    first = message.partition(":")[0] if message.startswith("the reference is random") else message
-    return first if len(first) <= MAX_REASON_CHARACTERS else f"{first[:MAX_REASON_CHARACTERS]}..."
+    return [*rows, *([("", f"and {more} more, with their reasons in the table of problems")] if more else [])]
 
 
 def _speedup_rows(found: Figures) -> list[tuple[str, str]]:

@@ -104,9 +104,10 @@ def lanes_view(standing: BatchStatus) -> Table:
     return table
 
 
-def standing_line(standing: BatchStatus) -> Text:
-    """Writes how far a batch is as one line, with its seconds."""
-    return Text(", ".join([*standing_parts(standing), f"{standing.seconds:.0f} s"]), style=QUIET)
+def standing_line(standing: BatchStatus, seconds: float | None = None) -> Text:
+    """Writes how far a batch is as one line, with its seconds, or those since the command was started."""
+    passed = standing.seconds if seconds is None else seconds
+    return Text(", ".join([*standing_parts(standing), f"{passed:.0f} s"]), style=QUIET)
 
 
 def standing_parts(standing: BatchStatus) -> list[str]:
@@ -138,11 +139,13 @@ def batched_view(batched: BatchResult) -> RenderableType:
     """The figures, the lanes, where the report is."""
     complete = batched.standing.done == batched.standing.jobs
     head = ("done", GOOD) if complete else ("paused; the same command goes on from here", BAD)
+    if complete and batched.nothing_judged:
+        head = ("done, and no problem could be judged", BAD)
     parts: list[RenderableType] = [
         Text.assemble(("run ", LABEL), quoted_text(batched.run), "  ", head),
         run_view(batched.report),
     ]
-    parts += [lanes_view(batched.standing), standing_line(batched.standing)]
+    parts += [lanes_view(batched.standing), standing_line(batched.standing, batched.seconds)]
     parts += [Text.assemble(("paused, ", LABEL), quoted_text(why, WARN)) for why in batched.standing.paused_because]
     parts.append(facts_table([("files", "\n".join(batched.files))]))
     if batched.note:

@@ -84,7 +84,7 @@ def _took(solved: Solved) -> str:
     parts = [
         f"{spent.turns} turn{'' if spent.turns == 1 else 's'}",
         f"{spent.tokens:,} tokens",
-        f"{spent.seconds:.1f} s",
+        f"{solved.seconds:.1f} s",
     ]
     if spent.dollars is None:
         parts.append("dollars unknown")
@@ -122,7 +122,7 @@ def dry_run_view(plan: DryRun) -> RenderableType:
             ]
         )
     )
-    parts.append(Text("nothing was asked, run or written", style=QUIET))
+    parts.append(Text("the reference works; nothing was asked or written", style=QUIET))
     return Group(*parts)
 
 

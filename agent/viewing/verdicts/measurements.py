@@ -37,7 +37,7 @@ from kernelwright.tools.report import (
     ProfileResult,
     Roofline,
 )
-from kernelwright.tools.timing.card_estimates import CardEstimate
+from kernelwright.tools.timing.card_estimates import LAUNCH_BOUND, CardEstimate
 
 MAX_TABLE_ROWS = 12
 """Specialisations shown for one target: an autotuned kernel may have a hundred."""
@@ -231,7 +231,11 @@ def estimates_view(estimates: Sequence[CardEstimate]) -> Table:
 def _estimates(estimates: Sequence[CardEstimate]) -> Iterator[str]:
     for one in estimates:
         card = f"{one.card} ({one.stands_for} is not tabulated)" if one.stands_for else one.card
-        yield f"{card}: at least {roofline_text(one.roofline)}"
+        if one.roofline.bound == LAUNCH_BOUND:
+            moved = format_bytes(one.roofline.bytes)
+            yield f"{card}: bounded by the launch of a kernel, a few us ({moved} move in less)"
+        else:
+            yield f"{card}: at least {roofline_text(one.roofline)}"
     yield "a bound of the problem by the cards' data sheets, not a time of this kernel"
 
 

@@ -48,10 +48,11 @@ STYLE_OF_OUTCOME = {
 FAULTS_OF_OTHERS_WORK = frozenset({Fault.FALLBACK, Fault.NO_KERNEL, Fault.CHEAT})
 
 
-def report_view(report: Report, command: str = "") -> RenderableType:
+def report_view(report: Report, command: str = "", seconds: float | None = None) -> RenderableType:
     """Everything a kernel engineer asks first, in that order.
 
-    What was not reached is not shown. `command`: how the report was asked for, without its seed.
+    What was not reached is not shown. `command`: how the report was asked for, without its seed. `seconds`: since that
+    command was started; None shows those of the verdict.
     """
     parts: list[RenderableType] = [
         headline(report),
@@ -64,7 +65,7 @@ def report_view(report: Report, command: str = "") -> RenderableType:
     parts += _compiled(report)
     if report.profile:
         parts.append(speed_view(report.profile))
-    parts.append(facts_table(_circumstances(report)))
+    parts.append(facts_table([*_circumstances(report), ("took", _took(report, seconds))]))
     if report.output.strip():
         parts.append(
             Group(Text("what the candidate printed:", style=LABEL), quoted_text(report.output.rstrip(), QUIET))
@@ -221,8 +222,13 @@ def _circumstances(report: Report) -> list[tuple[str, object]]:
         ("made with", ", ".join(versions)),
         ("on", ", ".join(part for part in (environment.gpu, environment.host) if part)),
         ("warnings", quoted_text("\n".join(_unsaid(report)), WARN)),
-        ("took", f"{report.seconds:.2f} s{' (from the cache)' if report.cached else ''}"),
     ]
+
+
+def _took(report: Report, seconds: float | None) -> str:
+    """Returns `8.4 s, the verdict 2.51 s`."""
+    verdict = f"{report.seconds:.2f} s{' (from the cache)' if report.cached else ''}"
+    return verdict if seconds is None else f"{seconds:.1f} s, the verdict {verdict}"
 
 
 def _unsaid(report: Report) -> list[str]:

@@ -188,13 +188,15 @@ def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_i
     assert "the reference is random at line" in said
     with pytest.raises(SystemExit) as ended:
         main(["batch", "noisy", "--run", "night", *scripted])
-    assert ended.value.code == Exit.DONE
+    assert ended.value.code == Exit.BAD_INPUT
     shown = " ".join(capsys.readouterr().out.split())
     assert "mismatch" not in shown
-    assert "not judged 1 problem, in no share below" in shown
-    assert "noisy.py (the reference is random at line" in shown
+    assert "run night done, and no problem could be judged" in shown
+    assert "not judged 1 of 1 problem, in no share" in shown
+    assert "noisy.py: the reference is random at line 6: output 0 follows torch's generator" in shown
+    assert "or make the random numbers an input of forward" in shown, "the reason is whole"
     assert "1 of 1 done, 0 correct here, 1 not judged" in shown
-    assert "compiled - correct - " in shown, "of no problem that can be judged there is no share"
+    assert " - " not in shown, "of no problem that can be judged there is no share"
 
 
 def test_a_batch_that_pauses_says_why(tmp_path, refused, capsys):

@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.problems.finding import catalogue, find_by_name, load_suite, nearest_names, nearest_problems
+from kernelwright.agent.problems.matching import match_name
 from kernelwright.agent.problems.tritonbench import refused_operators
 from kernelwright.tools.problem import ProblemError, module_integers, source_hash
 
@@ -73,6 +74,22 @@ def dataset(tmp_path: Path) -> Path:
 )
 def test_a_name_that_is_nearly_right_finds_the_problem(asked: str, meant: str):
     assert find_by_name(asked).name == meant
+
+
+@pytest.mark.parametrize("asked", ["softmx", "fused sofmaxx", "prefix sums", "lair norm"])
+def test_a_problem_that_is_only_near_holds_the_name_that_was_asked_for(asked):
+    assert find_by_name(asked).taken_for == asked
+
+
+@pytest.mark.parametrize("asked", ["fused softmax", "LayerNorm", "a fused softmax kernel", "catalogue:rmsnorm", "gemm"])
+def test_the_words_of_a_name_in_any_spelling_are_that_name(asked):
+    assert find_by_name(asked).taken_for == ""
+
+
+def test_a_name_that_may_mean_two_problems_is_refused():
+    names = {"row_max": (), "row_mix": ()}
+    with pytest.raises(ProblemError, match="'row mx' may mean row_max or row_mix: name one of them"):
+        match_name("row mx", names)
 
 
 @pytest.mark.parametrize("name", sorted(OURS))

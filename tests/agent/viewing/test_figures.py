@@ -37,15 +37,17 @@ def test_a_problem_that_cannot_be_judged_is_in_no_share_and_is_told_with_its_rea
     assert (found.problems, found.attempted, found.samples) == (4, 3, 3)
     assert found.correct.value == found.pass_at[1].value == pytest.approx(1 / 3), "of a, b and the one never tried"
     assert (found.correct.problems, found.fast[1.0].problems, found.unusable) == (3, 3, ("noisy",))
-    rows = dict(figure_rows(found))
-    assert rows["not judged"].startswith("1 problem, in no share below")
-    assert rows["not judged"].endswith("noisy (the reference is random)")
+    rows = figure_rows(found)
+    assert dict(rows)["not judged"] == "1 of 4 problems, in no share, because of the reference and not of a kernel"
+    assert ("", f"noisy: {RANDOM['stop_message']}") in rows
+    assert "correct" in dict(rows)
 
 
 def test_where_no_problem_can_be_judged_there_is_no_share():
     found = compute_figures(by_problem([sample("noisy", correct=False, **RANDOM)]))
     assert found.correct.value is None
-    assert dict(figure_rows(found))["correct"] == "-"
+    assert found.nothing_judged
+    assert [label for label, _ in figure_rows(found)] == ["problems", "not judged", "", "cost"]
 
 
 def test_of_a_problem_with_a_correct_sample_only_the_samples_that_could_not_be_judged_are_left_out():
@@ -56,9 +58,9 @@ def test_of_a_problem_with_a_correct_sample_only_the_samples_that_could_not_be_j
 
 def test_many_problems_that_cannot_be_judged_are_counted_and_the_first_ones_named():
     found = compute_figures(by_problem([sample(f"n{k}", correct=False, **RANDOM) for k in range(11)]))
-    told = dict(figure_rows(found))["not judged"]
-    assert told.startswith("11 problems")
-    assert told.endswith("and 3 more")
+    rows = figure_rows(found)
+    assert dict(rows)["not judged"].startswith("11 of 11 problems")
+    assert [text for label, text in rows if not label][-1] == "and 3 more, with their reasons in the table of problems"
 
 
 def test_runs_are_not_compared_on_a_problem_that_one_of_them_could_not_judge():

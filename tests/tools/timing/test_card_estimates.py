@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.hardware.peaks import PEAKS
-from kernelwright.tools.timing.card_estimates import estimate_cards
+from kernelwright.tools.timing.card_estimates import LAUNCH_BOUND, LAUNCH_MILLISECONDS, estimate_cards
 
 
 def card_of(name):
@@ -44,6 +44,12 @@ def test_a_faster_card_takes_less_and_a_product_is_bound_by_its_operations():
     assert slow.roofline.bound == fast.roofline.bound == "compute"
     assert fast.roofline.milliseconds < slow.roofline.milliseconds
     assert fast.roofline.operations == slow.roofline.operations > 0
+
+
+def test_a_small_problem_is_bounded_by_a_launch_and_not_by_nanoseconds():
+    small = find_by_name("fused silu").with_sizes({"rows": 2, "columns": 8})
+    [estimate] = estimate_cards(small, ["h200"])
+    assert (estimate.roofline.bound, estimate.roofline.milliseconds) == (LAUNCH_BOUND, LAUNCH_MILLISECONDS)
 
 
 def test_each_card_is_estimated_once_in_the_order_asked_for():
