@@ -43,6 +43,7 @@ def find(asked: str, path: Path | None) -> Problem:
     level, rest = int(match[1]), match[2].removesuffix(".py")
     there = entries(_given(path), level)
     numbered = re.fullmatch(r"(\d+)(?:_.*)?", rest)
+    named: NameMatch | None
     if numbered:
         entry = next((e for e in there if e.number == int(numbered[1])), None)
         named = NameMatch(rest, is_exact=True)
