@@ -4,6 +4,7 @@ change memory.
 
 from __future__ import annotations
 
+import base64
 import functools
 from typing import Any
 
@@ -40,8 +41,8 @@ def canonical(call: dict[str, Any]) -> Any:
 
 
 def call_difference(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Returns in a few words where two recorded calls part: the number of the step and what it asks for, or the
-    outputs.
+    """Returns in a few words where two recorded calls part: the number of the step and its argument that differs, or
+    the outputs.
     """
     first, second = one["steps"], other["steps"]
     if len(first) != len(second):
@@ -49,8 +50,43 @@ def call_difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     for number in range(len(first)):
         forms = [canonical({**call, "steps": call["steps"][: number + 1], "outputs": ()}) for call in (one, other)]
         if forms[0] != forms[1]:
-            return f"step {number + 1}, {first[number].get('op') or 'a launch'}"
+            return f"step {number + 1}, {_step_difference(forms[0][0][number], forms[1][0][number])}"
     return "the outputs, or which inputs are read"
+
+
+def _step_difference(one: Step, other: Step) -> str:
+    """Returns what differs between two steps, and that it is an address where it is one."""
+    if "op" in one and one["op"] == other.get("op"):
+        both = zip(one["args"], other["args"], strict=False)
+        pairs = [(f"argument {number} of {one['op']}", a, b) for number, (a, b) in enumerate(both)]
+        pairs += [(f"{name} of {one['op']}", value, other["kwargs"].get(name)) for name, value in one["kwargs"].items()]
+    elif "kernel" in one and one["kernel"] == other.get("kernel"):
+        pairs = [("the grid of a launch", one["grid"], other["grid"])]
+        pairs += [(f"`{n}` of a launch", value, other["args"].get(n)) for n, value in one["args"].items()]
+    elif "data" in one and "data" in other:
+        return "the values of a tensor that the host makes" + (_FROM_DATA_PTR if _hold_addresses(one, other) else "")
+    else:
+        return f"{one.get('op') or 'a launch'} where there was another"
+    name, before, now = next((p for p in pairs if p[1] != p[2]), ("its result", None, None))
+    if type(before) is int and type(now) is int:
+        return f"{name}: {now} where it was {before}" + (_FROM_DATA_PTR if _is_address(before, now) else "")
+    return name
+
+
+_FROM_DATA_PTR = ", an address by data_ptr(): hand the tensor itself to the kernel"
+
+
+def _is_address(*numbers: int) -> bool:
+    return all(pretend_gpu.is_address(number) for number in numbers)
+
+
+def _hold_addresses(*steps: Step) -> bool:
+    """Whether the host has written addresses into both of two tensors."""
+    if any(step["dtype"] not in ("int64", "uint64") for step in steps):
+        return False
+    words = [memoryview(base64.b64decode(step["data"])).cast("Q") for step in steps]
+    changed = [pair for pair in zip(*words, strict=False) if pair[0] != pair[1]]
+    return bool(changed) and all(_is_address(*pair) for pair in changed)
 
 
 def input_tensors(call: dict[str, Any]) -> set[int]:

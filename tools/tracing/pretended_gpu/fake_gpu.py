@@ -145,7 +145,17 @@ def lay_at(tensor: Any, other: Any) -> None:
 def _address(tensor: Any) -> int:
     """Returns the address as on a GPU: storages begin at multiples of 256 bytes, and a view at its offset."""
     storage = tensor.untyped_storage()._cdata
-    return (_laid.get(storage, storage) << 8) + int(tensor.storage_offset()) * tensor.dtype.itemsize
+    address = (_laid.get(storage, storage) << 8) + int(tensor.storage_offset()) * tensor.dtype.itemsize
+    _told_addresses.add(address)
+    return address
+
+
+_told_addresses: set[int] = set()
+
+
+def is_address(number: int) -> bool:
+    """Whether the host code has been told this number as the address of a tensor."""
+    return number in _told_addresses
 
 
 def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
