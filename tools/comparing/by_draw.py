@@ -8,6 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.comparison import ComparedOutput, measure
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
+from kernelwright.tools.comparing.exactness.steps import Steps
 from kernelwright.tools.comparing.pieces import PIECE_ELEMENTS, raise_to_distance
 from kernelwright.tools.comparing.special_values import measure_finite_part, measure_with_nan
 from kernelwright.tools.comparing.tolerance import Tensor, Tolerance
@@ -47,28 +49,35 @@ def measure_by_draw(
     number: int,
     name: str,
     tolerance: Tolerance | None = None,
-    moved: Callable[[], list[Tensor]] | None = None,
+    moved: Callable[[], Sequence[Tensor | Steps]] | None = None,
     tf32_errors: Callable[[], list[Tensor] | None] = lambda: None,
+    kind: ArithmeticKind = ArithmeticKind.ROUNDED,
 ) -> ComparedOutput:
     """Compares output `number` of a candidate with what is expected.
 
     name: of the draw, as it is told. tolerance: eager's error on another draw, for one without float64. moved: outputs
-    off by what an honest candidate may be off by. tf32_errors: by how much the outputs are off where the problem's
-    convolutions are in tf32, None where it has none; both are asked for only where the output is wrong without them.
+    off by what an honest candidate may be off by, or the steps of outputs that step. tf32_errors: by how much the
+    outputs are off where the problem's convolutions are in tf32, None where it has none; both are asked for only where
+    the output is wrong without them. kind: how the output comes about.
     """
     eager = expected.eager[number]
     exact = None if expected.exact is None else expected.exact[number]
     carried = tolerance if exact is None else None
     perturbed = None if moved is None else lambda: moved()[number]
 
-    def compared(perturbed: Callable[[], Tensor] | None, *, explained: bool) -> ComparedOutput:
-        given: dict[str, Any] = {"draw": name, "output": number, "moved": perturbed, "explained": explained}
+    def compared(perturbed: Callable[[], Tensor | Steps] | None, *, explained: bool) -> ComparedOutput:
+        given: dict[str, Any] = {
+            "kind": kind, "eps": expected.coarsest_eps(), "draw": name, "output": number, "moved": perturbed,
+            "explained": explained,
+        }  # fmt: skip
         if expected.draw == Draw.NAN:
             return measure_with_nan(mine, eager, exact, **given)
         if expected.draw in WITH_INFINITIES or (expected.draw == Draw.ZERO_ROWS and not expected.finite()):
             return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
         return measure(mine, eager, exact, tolerance=carried, **given)
 
+    if kind is ArithmeticKind.EXACT:
+        return compared(None, explained=True)
     special = expected.special()
     may_move = not special or (exact is not None and expected.draw in DRAWS_COMPARED_WHERE_FINITE)
     plain = perturbed if may_move else None
@@ -81,8 +90,9 @@ def measure_by_draw(
     base = eager if exact is None else exact
     own = _rms(mine, base)
     ratio = own / max(_rms(errors[number]), MIN_RMS)
-    if special or ratio <= MAX_TF32_ERROR_IN_RMS or (perturbed is not None and own <= _rms(perturbed(), base)):
-        off = cache(lambda: _off_by(base, errors[number], None if special or perturbed is None else perturbed()))
+    moves = None if special or perturbed is None or kind is ArithmeticKind.STEPPED else perturbed
+    if special or ratio <= MAX_TF32_ERROR_IN_RMS or (moves is not None and own <= _rms(moves(), base)):
+        off = cache(lambda: _off_by(base, errors[number], None if moves is None else moves()))
         again = compared(off, explained=False)
         if again.check.passed:
             return _noted(again)

@@ -12,9 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kernelwright.tools.comparing.deviation import Deviation, deviation_of_floats, deviation_of_integers
+from kernelwright.tools.comparing.deviation import Deviation, deviation_of_elements, deviation_of_floats
+from kernelwright.tools.comparing.exactness.accuracy import inaccuracy
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
+from kernelwright.tools.comparing.exactness.steps import Steps
 from kernelwright.tools.comparing.forms_of_outputs import overlaps
 from kernelwright.tools.comparing.tolerance import (
+    FP32_EPS,
+    Allowance,
     Tensor,
     Tolerance,
     all_close,
@@ -31,6 +36,13 @@ from kernelwright.tools.report import Check, Failure, Fault, Mismatch, Number, P
 
 KB_TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 """KernelBench's atol = rtol by precision (its src/*/eval.py)."""
+
+DRAWS_OF_ROWS_ALONE = tuple(
+    str(draw)
+    for draw in (Draw.TINY, Draw.CONSTANT_ROWS, Draw.ZERO_ROWS, Draw.MEETING, Draw.NAMED, Draw.NAN, Draw.INFINITE)
+)
+"""Draws near the zeros or the ends of functions, where the errors of single elements say little."""
+EXACT_ALLOWANCE = Allowance(factor=1.0, ulps=0.0, rms_ulps=0.0)
 
 
 class Described(Value):
@@ -120,27 +132,31 @@ def measure(
     eager: Tensor,
     exact: Tensor | None = None,
     *,
+    kind: ArithmeticKind = ArithmeticKind.ROUNDED,
+    eps: float = FP32_EPS,
     draw: str = "own",
-    perturbed: Tensor | None = None,
-    moved: Callable[[], Tensor] | None = None,
+    perturbed: Tensor | Steps | None = None,
+    moved: Callable[[], Tensor | Steps] | None = None,
     tolerance: Tolerance | None = None,
     depth: int = 1,
     dtype: Any = None,
     output: int = 0,
     explained: bool = True,
 ) -> ComparedOutput:
-    """Compares one output whose form was found equal.
+    """Compares one output of the reference's form.
 
     exact: the reference in float64 on the same inputs. None: eager stands in, and `tolerance` from another draw says
     how wrong eager itself is.
+    kind: how the output comes about. An exact one has eager's values; one that steps, and whole numbers, are compared
+    element by element; every other one by its rows. eps: of the coarsest input.
     perturbed: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is
     ill-conditioned there and the candidate may move too. The judge's own (perturbed_outputs.py) is also off by what
-    eager is off by nearby.
+    eager is off by nearby. Steps for an output that steps.
     draw: whose inputs they come from; rows that are one number each have a scale of their own
     (tools/comparing/tolerance.py).
     moved: gives `perturbed`, and is asked only where the output is wrong without it.
     depth: input elements summed into one output element. dtype: the output's, where these are copies of it in
-    where empty. explained: a wrong output says where it is wrong, which takes longer than to find that it is; without
+    another. explained: a wrong output says where it is wrong, which takes longer than to find that it is; without
     it the fault is MISMATCH or NON_FINITE.
     """
     dtype = eager.dtype if dtype is None else dtype
@@ -148,9 +164,10 @@ def measure(
     near = (draw.startswith(Draw.CONSTANT_ROWS), draw.startswith((Draw.TINY, Draw.SCALED)))
     if not eager.numel():
         return ComparedOutput(check=Check(draw=draw, passed=True, passed_kb=kernelbench_close(candidate, eager, rule)))
-    verdict, r = _deviation(candidate, eager, exact, perturbed, tolerance, depth, dtype, near)
-    if verdict.headroom > 1.0 and moved is not None:
-        verdict, r = _deviation(candidate, eager, exact, moved(), tolerance, depth, dtype, near)
+    verdict, r = _deviation(candidate, eager, exact, perturbed, tolerance, depth, dtype, near, kind, eps)
+    is_strict = verdict.headroom <= 1.0
+    if not is_strict and moved is not None:
+        verdict, r = _deviation(candidate, eager, exact, moved(), tolerance, depth, dtype, near, kind, eps)
     check = Check(
         draw=draw,
         passed=verdict.headroom <= 1.0,
@@ -161,10 +178,32 @@ def measure(
     )
     known = ComparedOutput(check=check, tolerance=verdict.tolerance, headroom=verdict.headroom)
     if check.passed:
+        looked_at = is_strict and exact is not None and verdict.allowed is not None
+        if looked_at and not draw.startswith(DRAWS_OF_ROWS_ALONE):
+            return _with_accuracy(known, candidate, eager, r, moved, dtype, output)
         return known
     if not explained:
         return known.with_(fault=Fault.MISMATCH if math.isfinite(verdict.max_error) else Fault.NON_FINITE)
-    return _with_mismatch(known, verdict, candidate, r, output)
+    wrong = _wrong_elements(real_parts(candidate), r, verdict)
+    return with_mismatch(known, wrong, candidate, r, output)
+
+
+def _with_accuracy(
+    known: ComparedOutput, candidate: Tensor, eager: Tensor, exact: Tensor,
+    moved: Callable[[], Tensor | Steps] | None, dtype: Any, output: int,
+) -> ComparedOutput:  # fmt: skip
+    """The comparison of an output that its rows' tolerances let pass, with the errors of its elements looked at."""
+    c, e = real_parts(candidate), real_parts(eager)
+    allow, real_type = allowance(dtype.to_real()), dtype.to_real()
+    hint, wrong = inaccuracy(c, e, exact, None, allow, real_type)
+    if wrong is not None and moved is not None:
+        other = moved()
+        assert not isinstance(other, Steps)
+        hint, wrong = inaccuracy(c, e, exact, real_parts(other), allow, real_type)
+    if wrong is None:
+        return known
+    failed = known.with_(check=known.check.with_(passed=False), headroom=math.inf)
+    return with_mismatch(failed, wrong, candidate, exact, output, hint).with_(fault=Fault.PRECISION)
 
 
 def is_right(
@@ -180,11 +219,13 @@ def _deviation(
     candidate: Tensor,
     eager: Tensor,
     exact: Tensor | None,
-    perturbed: Tensor | None,
+    perturbed: Tensor | Steps | None,
     tolerance: Tolerance | None,
     depth: int,
     dtype: Any,
     near: tuple[bool, bool] = (False, False),
+    kind: ArithmeticKind = ArithmeticKind.ROUNDED,
+    eps: float = FP32_EPS,
 ) -> tuple[Deviation, Tensor]:
     """The deviation, and the reference in the output's shape (complex numbers as pairs).
 
@@ -195,9 +236,14 @@ def _deviation(
     rows, columns = rows_of(shape)
     c, e = (as_rows(real_parts(t), rows, columns) for t in (candidate, eager))
     r = e if exact is None else as_rows(real_parts(exact), rows, columns).to(e.device)
+    is_float = eager.is_floating_point() or eager.is_complex()
+    if kind is not ArithmeticKind.ROUNDED or not is_float:
+        steps = perturbed
+        if perturbed is not None and not isinstance(perturbed, Steps):
+            steps = Steps.of_distance(as_rows(real_parts(perturbed), rows, columns), r)
+        allow = EXACT_ALLOWANCE if kind is ArithmeticKind.EXACT or not is_float else allowance(dtype.to_real(), depth)
+        return deviation_of_elements(c, e, r, steps and steps.as_rows(rows, columns), allow, eps), r.reshape(shape)
     s = None if perturbed is None else as_rows(real_parts(perturbed), rows, columns)
-    if not (eager.is_floating_point() or eager.is_complex()):
-        return deviation_of_integers(c, e, r, s), r.reshape(shape)
     allowed = allowance(dtype.to_real(), depth, constant_rows=near[0], tiny=near[1])
     found = deviation_of_floats(
         c, e, r, s, allowed, tolerance, exact is None, _kb_tolerance(str(dtype).removeprefix("torch."))
@@ -205,19 +251,24 @@ def _deviation(
     return replace(found, close=None) if eager.is_complex() else found, r.reshape(shape)
 
 
-def _with_mismatch(
-    known: ComparedOutput, verdict: Deviation, candidate: Tensor, exact: Tensor, output: int
+def with_mismatch(
+    known: ComparedOutput, wrong: Tensor, candidate: Tensor, exact: Tensor, output: int, hint: str = ""
 ) -> ComparedOutput:
+    """Returns the comparison with the wrong elements (a boolean for each) explained.
+
+    exact: what they should be, complex numbers as pairs. hint: takes the place of the pattern's own.
+    """
     from kernelwright.tools.comparing.mismatch_patterns import explain_mismatch
 
-    wrong = _wrong_elements(real_parts(candidate), exact, verdict)
+    max_error = known.check.max_error
     mismatch = explain_mismatch(real_parts(candidate), exact, wrong).with_(
-        output=output, draw=known.check.draw, max_error=verdict.max_error, error_ratio=known.check.error_ratio
+        output=output, draw=known.check.draw, max_error=max_error, error_ratio=known.check.error_ratio
     )
+    mismatch = mismatch.with_(hint=hint or mismatch.hint)
     fault = Fault.MISMATCH
     if mismatch.pattern is Pattern.ROUNDING:
         fault = Fault.PRECISION
-    elif not math.isfinite(verdict.max_error) and mismatch.pattern is not Pattern.UNWRITTEN:
+    elif max_error is not None and not math.isfinite(max_error) and mismatch.pattern is not Pattern.UNWRITTEN:
         fault = Fault.NON_FINITE  # what is left of the poison is NaN, but says that nothing was written
     return known.with_(mismatch=mismatch, fault=fault)
 
@@ -229,7 +280,8 @@ def _wrong_elements(candidate: Tensor, exact: Tensor, verdict: Deviation) -> Ten
     import torch
 
     if verdict.allowed is None:
-        return candidate != exact
+        assert verdict.wrong is not None
+        return verdict.wrong.reshape(exact.shape)
     rows, columns = rows_of(tuple(exact.shape))
     c, r = as_rows(candidate, rows, columns), as_rows(exact, rows, columns)
     wrong, allowed = torch.empty(rows, columns, dtype=torch.bool, device=c.device), verdict.allowed.to(c.device)
@@ -246,10 +298,14 @@ def failure_of(measured: ComparedOutput) -> Failure | None:
     """The failure that a wrong output is, None for a right one."""
     if measured.fault is None or measured.mismatch is None:
         return None
-    m = measured.mismatch
+    return Failure(fault=measured.fault, message=describe_mismatch(measured.mismatch), mismatch=measured.mismatch)
+
+
+def describe_mismatch(m: Mismatch) -> str:
+    """Returns how many elements are wrong, by how much, on which draw, and the hint: one line."""
     share = f"{m.wrong} of {m.total} elements wrong"
     error = "" if m.max_error is None else f", largest error {m.max_error:.3g}"
-    return Failure(fault=measured.fault, message=f"{share}{error} ({m.draw} inputs): {m.hint}", mismatch=m)
+    return f"{share}{error} ({m.draw} inputs): {m.hint}"
 
 
 def kernelbench_close(candidate: Tensor, eager: Tensor, precision: str = "fp32") -> bool:

@@ -7,11 +7,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kernelwright.tools.comparing.row_errors import row_errors
-from kernelwright.tools.comparing.tolerance import Allowance, Tensor, Tolerance, tiles
-
-JUMP_FACTOR = 8
-"""Rows in which a rounding, a comparison or an index may fall on the other side, for each row in which eager's does."""
+from kernelwright.tools.comparing.exactness.steps import (
+    Steps,
+    are_one_sided,
+    base_tolerance,
+    unexplained_elements,
+)
+from kernelwright.tools.comparing.row_errors import error_of, row_errors
+from kernelwright.tools.comparing.tolerance import Allowance, Tensor, Tolerance, distance, tiles
 
 
 @dataclass
@@ -24,9 +27,11 @@ class Deviation:
     ratio: float
     tolerance: Tolerance
     allowed: Tensor | None = None
-    """A row, perhaps in the host's memory; None for whole numbers, which are compared exactly."""
+    """Allowed error of each row, perhaps in the host's memory; None where `wrong` says which elements are wrong."""
+    wrong: Tensor | None = None
+    """A boolean for each element of the matrix of rows."""
     close: bool | None = None
-    """KernelBench's own rule; None for whole numbers."""
+    """KernelBench's own rule; None where it was not looked at."""
 
 
 def deviation_of_floats(
@@ -51,10 +56,9 @@ def deviation_of_floats(
     factor = allow.factor + (1.0 if stands_in else 0.0)
     allowed = factor * torch.maximum(seen.noise, used.row * scale) + allow.ulps * scale
     allowed_rms = factor * torch.maximum(rms_e, used.rms * rms_r) + allow.rms_ulps * rms_r.clamp(min=allow.least)
-    row_headroom = _row_headroom(seen.error, allowed, relative, scale, allow)
     numbers = torch.stack(
         [
-            row_headroom,
+            _ratio_to_limit(seen.error, allowed).max(),
             _ratio_to_limit(rms_c, allowed_rms),
             seen.error.max(),
             seen.noise.max(),
@@ -65,24 +69,8 @@ def deviation_of_floats(
     if not math.isfinite(max_error):
         rms = math.inf
     return Deviation(
-        max(rows, rms), max_error, eager_error, ratio, used if stands_in else own, allowed, not bool(seen.far)
+        max(rows, rms), max_error, eager_error, ratio, used if stands_in else own, allowed, close=not bool(seen.far)
     )
-
-
-def _row_headroom(error: Tensor, allowed: Tensor, relative: Tensor, scale: Tensor, allow: Allowance) -> Tensor:
-    """Worst error over allowed error, after the rows in which the problem itself jumps.
-
-    A rounding to an integer, a comparison or an index turns an error of one ulp into a step, at rare places and not the
-    same ones for every honest kernel. Where eager has such rows (error over 8 times the median row's), as many times 8
-    rows of the candidate may step as far.
-    """
-    import torch
-
-    over = _ratio_to_limit(error, allowed)
-    jumps = (relative > 8 * relative.median() + allow.ulps).sum()
-    stepped = (over > 1) & (error <= 2 * relative.max() * scale)
-    excused = (jumps > 0) & (stepped.sum() <= JUMP_FACTOR * jumps)
-    return torch.where(stepped & excused, 1.0, over).max()
 
 
 def _ratio_to_limit(value: Tensor, limit: Tensor) -> Tensor:
@@ -98,40 +86,36 @@ def _percentile_99(relative: Tensor) -> Tensor:
     return sample.kthvalue(max(1, math.ceil(0.99 * sample.numel()))).values
 
 
-def deviation_of_integers(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Deviation:
-    """Exactly equal to eager's or to float64's; or, where those two differ themselves, at as many places times 8
-    and no farther than `_allowed_jump`.
+def deviation_of_elements(
+    c: Tensor, e: Tensor, r: Tensor, steps: Steps | None, allow: Allowance, eps: float
+) -> Deviation:
+    """Compares an output element by element, all matrices of rows: one that no operator rounds, where an element has to
+    be eager's or the reference's own, or one that steps (tools/comparing/exactness/steps.py).
+
+    allow: for floating outputs that step; an exact output has no allowance. eps: of the coarsest input.
     """
-    honest = [e] if s is None else [e, s]
-    wrong, farthest = _differences(c, r)
-    strict, _ = _differences(c, e)
-    jumps = max(_differences(h, r) for h in honest)
-    near = wrong <= JUMP_FACTOR * jumps[0] and farthest <= _allowed_jump(jumps[1], r) and jumps[0] > 0
-    right = strict == 0 or wrong == 0 or near
-    ratio = 1.0 if wrong == jumps[0] else (wrong / jumps[0] if jumps[0] else math.inf)
-    return Deviation(0.0 if right else math.inf, farthest, jumps[1], ratio, Tolerance())
-
-
-def _allowed_jump(jump: float, r: Tensor) -> float:
-    """How far a whole number may be off where eager's are, by `jump` at most.
-
-    A value that was rounded: twice as far. An index among equals (an argmin of what saturates) is off by chance: where
-    eager's are, by an eighth of the range and more, any place in the range is as near as another.
-    """
-    if jump <= 1:
-        return 1
-    low, high = (float(v) for v in r.aminmax())
-    return max(jump, high - low) if jump >= (high - low) / 8 else 2 * jump
-
-
-def _differences(a: Tensor, b: Tensor) -> tuple[int, float]:
-    """How many elements differ, and by how much at most."""
     import torch
 
-    count, farthest = (torch.zeros((), dtype=t, device=a.device) for t in (torch.int64, torch.float64))
-    rows, columns = a.shape
-    for down, across in tiles(rows, columns, a.device.type):
-        x, y = a[down, across], b[down, across]
-        count += (x != y).sum()
-        farthest = torch.maximum(farthest, (x.double() - y.double()).abs_().amax())
-    return int(count), float(farthest)
+    base = base_tolerance(r, allow)
+    not_eager, not_exact = (torch.empty(c.shape, dtype=torch.bool, device=c.device) for _ in range(2))
+    numbers = torch.zeros(4, dtype=torch.float64, device=c.device)
+    for down, across in tiles(*c.shape, c.device.type):
+        mine, eager, exact = c[down, across], e[down, across], r[down, across]
+        error, noise = error_of(mine, eager, exact), distance(eager, exact)
+        if r.is_floating_point():
+            not_eager[down, across] = distance(mine, eager) > base[down]
+            not_exact[down, across] = error > base[down]
+        else:  # float64 has not every number of 64 bits
+            not_eager[down, across], not_exact[down, across] = mine != eager, mine != exact
+        largest = torch.maximum(numbers[:2], torch.stack([error.max(), noise.max()]))
+        squares = torch.stack([part.square().nan_to_num_(posinf=0.0).sum() for part in (error, noise)])
+        numbers = torch.cat([largest, numbers[2:] + squares])
+    wrong = not_eager & not_exact
+    if steps is not None and bool(wrong.any()):
+        wrong = unexplained_elements(c, r, wrong, steps, base, allow)
+    if are_one_sided(c, e, r, not_eager, eps):
+        wrong = not_eager
+    max_error, eager_error, squares_c, squares_e = numbers.tolist()
+    ratio = 1.0 if squares_c == squares_e else math.sqrt(squares_c / squares_e) if squares_e else math.inf
+    headroom = math.inf if bool(wrong.any()) else 0.0
+    return Deviation(headroom, max_error, eager_error, ratio, Tolerance(), wrong=wrong)

@@ -30,6 +30,10 @@ CONSTANT_SPREAD = 2e-3
 """Spread over mean under which a ratio or a difference counts as constant."""
 
 
+NEVER_STORED = (
+    "The poison from before the call is still there: these elements are never stored (grid too small, or the store's "
+    "mask)."
+)
 FoundPattern = tuple[Pattern, str]
 
 
@@ -86,12 +90,7 @@ def _unwritten(s: Sample, poisons: tuple[float, ...]) -> FoundPattern | None:
     for value in poisons:
         left |= (s.got == value) | (s.got.isnan() if math.isnan(value) else False)
     if s.poisoned or float(left.double().mean()) > 0.5:
-        return (
-            Pattern.UNWRITTEN,
-            "The poison from before the call is still there: these elements are never stored (grid too "
-            "small, or the store's "
-            "mask).",
-        )
+        return Pattern.UNWRITTEN, NEVER_STORED
     return None
 
 
@@ -250,7 +249,7 @@ def _last_block(s: Sample, profiles: list[list[int]], share: float, wrong: Tenso
             where = f"from {hit[0]} of {size} along dimension {d}"
             return Pattern.LAST_BLOCK, f"Wrong only at the end, {where}: {told}"
     total, first, last = wrong.numel(), int(s.index[0]), int(s.index[-1])
-    if first >= total // 2 and last >= total - 1 - total // 100 and share * total >= 0.9 * (total - first):
+    if first and first >= total // 2 and last >= total - 1 - total // 100 and share * total >= 0.9 * (total - first):
         return Pattern.LAST_BLOCK, f"Wrong only from element {first} of {total} to the end: {told}"
     return None
 

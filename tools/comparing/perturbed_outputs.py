@@ -8,33 +8,73 @@ import contextlib
 from typing import Any
 
 from kernelwright.tools.comparing.choices.near_ties import naming_equals
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
+from kernelwright.tools.comparing.exactness.steps import Steps, raise_reach
+from kernelwright.tools.comparing.exactness.usual_forms import usual_forms
 from kernelwright.tools.comparing.pieces import distance, raise_to_distance
-from kernelwright.tools.comparing.tolerance import perturb, perturb_rows, scale_towards_zero, with_other_strides
+from kernelwright.tools.comparing.tolerance import (
+    perturb,
+    perturb_rows,
+    real_parts,
+    scale_towards_zero,
+    with_other_strides,
+)
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 from kernelwright.tools.references.reference import inputs_in_float64, model_in_float64
 
 PERTURBATION_ULPS, ROW_PERTURBATIONS = 16, 3
 """How far inputs are moved to see what the reference makes of it, and how often as whole rows."""
+HALF_PERTURBATION_ULPS = 2
+"""The same for inputs of sixteen bits, whose last place is as large as the noise of arithmetic on them."""
+NOISY_RUNS = 4
+"""How often each kind of noise is drawn for an output that steps."""
 NEARBY_INPUTS = 4
 """Inputs nearby on which eager's own error is looked at where that of a draw may be small by luck."""
 
 
-def may_move(prepared: PreparedProblem, expected: ExpectedOutputs, number: int, *, at_size: bool) -> bool:
-    """Whether output `number` may be off by what the reference moves by. Not on the problem's own inputs at its own
-    size, where eager's error tells, and not where the reference rounds nothing and float64 agrees with it: then a jump
-    lies where it lies.
+def may_move(expected: ExpectedOutputs, number: int, kind: ArithmeticKind, *, at_size: bool) -> bool:
+    """Whether output `number` may be off by what the reference moves by. Not where no operator rounds; and where none
+    steps, not on the problem's own inputs at its own size: eager's error tells there.
+    """
+    if kind is not ArithmeticKind.ROUNDED or expected.exact is None:
+        return kind is not ArithmeticKind.EXACT
+    return at_size or expected.draw != "own"
+
+
+def steps_of_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[Steps | None]:
+    """Runs the reference on inputs moved by noise, several times, and returns how far each output moved from float64's;
+    None for what is no tensor. An element near a step is on its other side in half of the runs.
     """
     import torch
 
-    if expected.exact is None:
-        return True
-    eager, exact = expected.eager[number], expected.exact[number]
-    if eager is None or exact is None:  # an output that is no tensor
-        return True
-    if not prepared.rounds and torch.equal(eager.to(exact.dtype), exact):
-        return False
-    return at_size or expected.draw != "own" or not eager.is_floating_point()
+    exact = expected.eager if expected.exact is None else expected.exact
+    reaches, unit_reaches = ([_zero_reach(r) for r in exact] for _ in range(2))
+    _raise_reaches(reaches, expected.eager, exact)
+    with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
+        for seed in range(expected.rng, expected.rng + NOISY_RUNS):
+            unit = run_on(prepared, expected, expected.weights, perturb(expected.inputs, seed, 1, 1))
+            _raise_reaches(unit_reaches, unit, exact)
+            for move in (perturb, perturb_rows):
+                inputs = move(expected.inputs, seed, PERTURBATION_ULPS, HALF_PERTURBATION_ULPS)
+                _raise_reaches(reaches, run_on(prepared, expected, expected.weights, inputs), exact)
+    pairs = zip(reaches, unit_reaches, strict=True)
+    return [None if reach is None or unit is None else Steps(reach, unit) for reach, unit in pairs]
+
+
+def _zero_reach(output: Any) -> Any:
+    """Zeros for each real part of an output; None for what is no tensor."""
+    import torch
+
+    if not isinstance(output, torch.Tensor):
+        return None
+    return torch.zeros(real_parts(output).shape, dtype=torch.float32, device=output.device)
+
+
+def _raise_reaches(reaches: list[Any], moved: list[Any], exact: list[Any]) -> None:
+    for reach, other, r in zip(reaches, moved, exact, strict=True):
+        if reach is not None and other.shape == r.shape:
+            raise_reach(reach, real_parts(other), real_parts(r))
 
 
 def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[Any]:
@@ -63,6 +103,10 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOut
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
         for seed in range(expected.rng + 1, expected.rng + 1 + ROW_PERTURBATIONS):
             other = run_on(prepared, expected, expected.weights, perturb_rows(expected.inputs, seed, PERTURBATION_ULPS))
+            _raise_to_distances(off, expected.exact, other)
+        with (usual := usual_forms()):
+            other = run_on(prepared, expected, expected.weights, expected.inputs)
+        if usual.seen:
             _raise_to_distances(off, expected.exact, other)
         for last in (False, True):
             with (naming := naming_equals(last)):

@@ -73,7 +73,7 @@ def row_errors_by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, toler
         if s is not None:
             gap = torch.maximum(gap, (exact - s[down, across]).abs_().nan_to_num_(nan=0.0, posinf=0.0))
         finite = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
-        wrong = _error(c[down, across], eager, r[down, across])
+        wrong = error_of(c[down, across], eager, r[down, across])
         far |= ~all_close(eager, c[down, across], tolerance)
         for most, numbers in ((scale, finite), (noise, gap), (error, wrong)):
             torch.maximum(most[down], numbers.amax(1), out=most[down])
@@ -81,11 +81,12 @@ def row_errors_by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, toler
     return RowErrors(scale, noise, error, squares, far)
 
 
-def _error(c: Tensor, e: Tensor, r: Tensor) -> Tensor:
+def error_of(c: Tensor, e: Tensor, r: Tensor) -> Tensor:
+    """Returns |c - r|; 0 where that is not finite and the candidate `c` is what eager `e` is."""
     import torch
 
     if not c.is_cuda:  # there to look costs no wait
-        gap = (c.double() - r).abs_()
+        gap = (c.double() - (r.double() if r.dtype == torch.bool else r)).abs_()
         if bool(gap.isfinite().all()):
             return gap
     gap = distance(c, r)

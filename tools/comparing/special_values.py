@@ -4,57 +4,99 @@ compared as any other output.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernelwright.tools.comparing.comparison import ComparedOutput, measure
-from kernelwright.tools.comparing.tolerance import Tensor, widened
+from kernelwright.tools.comparing.comparison import ComparedOutput, measure, with_mismatch
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
+from kernelwright.tools.comparing.exactness.steps import Steps
+from kernelwright.tools.comparing.tolerance import FP32_EPS, Tensor, widened
 from kernelwright.tools.report import Check, Fault
 
 MAX_CANCELLATION_ULPS, MAX_CANCELLATION_SHARE = 64, 1e-2
 """Units in the last place of the largest element, and its share at most, that an element may be off by where inputs
 are huge.
 """
+MIN_OVERFLOWING_INPUT = 1e12
+"""The least input whose product with two like it is infinite in float32."""
 
 
 def measure_finite_part(
-    candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0, inputs: Sequence[Any] = (),
-    moved: Callable[[], Tensor] | None = None, explained: bool = True,
+    candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0,
+    kind: ArithmeticKind = ArithmeticKind.ROUNDED, eps: float = FP32_EPS, inputs: Sequence[Any] = (),
+    moved: Callable[[], Tensor | Steps] | None = None, explained: bool = True,
 ) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with infinities: where eager gives an infinity the candidate must give the same,
     where it gives a number that number.
 
     Where eager gives NaN, or float64 disagrees with eager about what is finite, nothing is asked. A candidate that
-    gives NaN says itself that it has no answer: that is noted and allowed where it comes from another element's
-    infinity (an additive mask of -inf meets +inf in a row), not where it is the element's own.
+    gives NaN says itself that it has no answer. In another order of operations `inf - inf` or `0 * inf` comes about
+    where eager's meets none: that is noted and allowed where inputs may overflow, except for an output that no
+    arithmetic makes.
     """
     import torch
 
     if not (eager.is_floating_point() and candidate.shape == eager.shape):
-        return measure(candidate, eager, exact, draw=draw, output=output)
+        return measure(candidate, eager, exact, kind=kind, draw=draw, output=output)
     dtype, candidate, eager = eager.dtype, widened(candidate), widened(eager)
     exact = None if exact is None else widened(exact)
     settled = torch.isfinite(eager) if exact is None else torch.isfinite(eager) & torch.isfinite(exact)
     infinite = torch.isinf(eager) if exact is None else torch.isinf(eager) & torch.isinf(exact)
     silent = torch.isnan(candidate) & (settled | infinite)
-    note = "NaN where eager has a number or an infinity" if bool(silent.any()) else ""
-    if note and not bool((silent & ~_where_own_input_is_infinite(silent, inputs)).any()):
-        silent, note = torch.zeros_like(silent), ""
+    note = ""
+    if kind is ArithmeticKind.EXACT or not (bool(silent.any()) and _may_overflow(inputs)):
+        silent = torch.zeros_like(silent)
+    else:
+        note = "NaN where eager has a number or an infinity"
     lost = infinite & (candidate != eager) & ~silent
     if bool(lost.any()):
-        told = measure(lost.to(eager.dtype), torch.zeros_like(eager), draw=draw, output=output)
-        hint = "An infinity among the inputs becomes a number, where the reference gives an infinity."
-        return told.with_(mismatch=told.mismatch and told.mismatch.with_(hint=hint), fault=Fault.NON_FINITE)
+        hint = "An infinity among the inputs becomes another number, where the reference gives an infinity."
+        return _wrong_where(lost, candidate, eager, draw, output, hint)
     keep = settled & ~silent
-    zero = torch.zeros((), dtype=eager.dtype, device=eager.device)
-    precise = None if exact is None else torch.where(keep, exact, zero.to(exact.dtype))
-    mine, theirs = torch.where(keep, candidate, zero), torch.where(keep, eager, zero)
-    perturbed = None if moved is None else lambda: moved().masked_fill(~keep, 0.0)
-    told = measure(mine, theirs, precise, draw=draw, dtype=dtype, output=output, moved=perturbed, explained=explained)
-    if not told.check.passed and _is_within_cancellation(mine, theirs):
+    told = _measure_where(
+        keep, candidate, eager, exact, moved,
+        kind=kind, eps=eps, draw=draw, dtype=dtype, output=output, explained=explained,
+    )  # fmt: skip
+    may_cancel = kind is not ArithmeticKind.EXACT and not told.check.passed
+    if may_cancel and _is_within_cancellation(candidate.masked_fill(~keep, 0.0), eager.masked_fill(~keep, 0.0)):
         passed = told.check.with_(passed=True, note="off by less than sums of such numbers lose")
         told = told.with_(check=passed, mismatch=None, fault=None, headroom=1.0)
     return told.with_(check=told.check.with_(note=note)) if note else told
+
+
+def _may_overflow(inputs: Sequence[Any]) -> bool:
+    import torch
+
+    floating = [widened(v) for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
+    return any(float(v.abs().amax().nan_to_num(nan=math.inf)) >= MIN_OVERFLOWING_INPUT for v in floating)
+
+
+def _measure_where(
+    keep: Tensor, candidate: Tensor, eager: Tensor, exact: Tensor | None,
+    moved: Callable[[], Tensor | Steps] | None, **named: Any,
+) -> ComparedOutput:  # fmt: skip
+    """Compares the elements that are kept; the others count as right."""
+
+    def filled(values: Tensor) -> Tensor:
+        return values.masked_fill(~keep, 0.0)
+
+    def moved_where_kept() -> Tensor | Steps:
+        assert moved is not None
+        other = moved()
+        return other if isinstance(other, Steps) else filled(other)
+
+    return measure(
+        filled(candidate), filled(eager), None if exact is None else filled(exact),
+        moved=None if moved is None else moved_where_kept, **named,
+    )  # fmt: skip
+
+
+def _wrong_where(wrong: Tensor, candidate: Tensor, eager: Tensor, draw: str, output: int, hint: str) -> ComparedOutput:
+    """Returns the comparison of an output whose wrong elements are known, with the values that came and were wanted."""
+    known = ComparedOutput(check=Check(draw=draw, passed=False, max_error=math.inf), headroom=math.inf)
+    told = with_mismatch(known, wrong, candidate, eager, output, hint)
+    return told.with_(fault=Fault.NON_FINITE)
 
 
 def _is_within_cancellation(candidate: Tensor, eager: Tensor) -> bool:
@@ -70,7 +112,8 @@ def _is_within_cancellation(candidate: Tensor, eager: Tensor) -> bool:
 
 def measure_with_nan(
     candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0,
-    moved: Callable[[], Tensor] | None = None, explained: bool = True,
+    kind: ArithmeticKind = ArithmeticKind.ROUNDED, eps: float = FP32_EPS,
+    moved: Callable[[], Tensor | Steps] | None = None, explained: bool = True,
 ) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with NaN: where eager gives NaN the candidate must, and nowhere else; the rest
     as any other. Indices and truths must be eager's: of a row with NaN torch names the first of them. What a NaN is
@@ -89,27 +132,10 @@ def measure_with_nan(
     exact = None if exact is None else widened(exact)
     wrong = torch.isnan(eager) != torch.isnan(candidate)
     if bool(wrong.any()):
-        told = measure(wrong.to(eager.dtype), torch.zeros_like(eager), draw=draw, output=output)
         hint = "NaN among the inputs is lost, or made where the reference has a number."
-        return told.with_(mismatch=told.mismatch and told.mismatch.with_(hint=hint), fault=Fault.NON_FINITE)
-    keep, zero = torch.isfinite(eager), torch.zeros((), dtype=eager.dtype, device=eager.device)
-    precise = None
-    if exact is not None:
-        keep = keep & torch.isfinite(exact)
-        precise = torch.where(keep, exact, zero.to(exact.dtype))
-    perturbed = None if moved is None else lambda: moved().masked_fill(~keep, 0.0)
-    return measure(
-        torch.where(keep, candidate, zero), torch.where(keep, eager, zero), precise, draw=draw, dtype=dtype,
-        output=output, moved=perturbed, explained=explained,
+        return _wrong_where(wrong, candidate, eager, draw, output, hint)
+    keep = torch.isfinite(eager) if exact is None else torch.isfinite(eager) & torch.isfinite(exact)
+    return _measure_where(
+        keep, candidate, eager, exact, moved,
+        kind=kind, eps=eps, draw=draw, dtype=dtype, output=output, explained=explained,
     )  # fmt: skip
-
-
-def _where_own_input_is_infinite(output: Tensor, inputs: Sequence[Any]) -> Tensor:
-    """Where an element's own input, of the same place in a tensor of the same shape, is infinite."""
-    import torch
-
-    found = torch.zeros_like(output)
-    for given in inputs:
-        if isinstance(given, torch.Tensor) and given.is_floating_point() and given.shape == output.shape:
-            found |= torch.isinf(widened(given))
-    return found

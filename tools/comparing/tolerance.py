@@ -167,36 +167,35 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(same, 0.0, gap).nan_to_num_(nan=math.inf, posinf=math.inf)
 
 
-def perturb(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
+def perturb(inputs: list[Any], seed: int, ulps: int = 4, half_ulps: int | None = None) -> list[Any]:
     """The floating inputs moved by up to `ulps` units in the last place, each element its own way; zeros stay zero,
     other values are passed on.
 
     What the reference makes of them goes to `measure` as `perturbed`. Equal elements come apart: a variance of 0 does
-    not stay one.
+    not stay one. half_ulps: for inputs of sixteen bits, where it is another number.
     """
-    return [
-        _multiply_floats(v, seed, lambda piece, generator: _factors_near_one(piece, ulps, generator)) for v in inputs
-    ]
+    return [_multiply_floats(v, seed, _factors_near_one(ulps, half_ulps)) for v in inputs]
 
 
-def perturb_rows(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
+def perturb_rows(inputs: list[Any], seed: int, ulps: int = 4, half_ulps: int | None = None) -> list[Any]:
     """As `perturb`, but each row (along the last dimension) moves as one.
 
     Equal terms added one after the other are all rounded the same way: over n of them a sum drifts by up to n / 4 units
     in its last place, where as many different terms drift by about sqrt(n) / 4, and inputs perturbed each its own way
     by less than that.
     """
-    return [
-        _multiply_floats(v, seed, lambda piece, generator: _factors_near_one(piece, ulps, generator), by_rows=True)
-        for v in inputs
-    ]
+    return [_multiply_floats(v, seed, _factors_near_one(ulps, half_ulps), by_rows=True) for v in inputs]
 
 
-def _factors_near_one(piece: Tensor, ulps: int, generator: Any) -> Tensor:
+def _factors_near_one(ulps: int, half_ulps: int | None) -> Callable[[Tensor, Any], Tensor]:
     import torch
 
-    steps = torch.randint(-ulps, ulps + 1, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
-    return 1 + steps.to(piece.dtype) * torch.finfo(piece.dtype).eps
+    def factors(piece: Tensor, generator: Any) -> Tensor:
+        most = half_ulps if half_ulps is not None and piece.itemsize < 4 else ulps
+        steps = torch.randint(-most, most + 1, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
+        return 1 + steps.to(piece.dtype) * torch.finfo(piece.dtype).eps
+
+    return factors
 
 
 def scale_towards_zero(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:

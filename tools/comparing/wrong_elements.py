@@ -92,15 +92,20 @@ def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
 
 
 def _is_mostly_poison(values: Tensor) -> bool:
-    """Whether most values are bytes of 0xFF (NaN in every floating type) or of 0x4B: what the judge fills outputs
-    with before a call.
+    """Whether most floating values are bytes of 0xFF (NaN) or of 0x4B: what the judge fills outputs with before a call.
+    A whole number of such bytes (-1) may be a kernel's answer: tools/judging/size_checks.py finds out.
     """
+    if not values.numel() or values.element_size() == 1 or not values.is_floating_point():
+        return False
+    return any(float(holds_byte(values, byte).double().mean()) > 0.5 for byte in POISON_BYTES)
+
+
+def holds_byte(values: Tensor, byte: int) -> Tensor:
+    """Returns a boolean for each element, in one row: whether all of its bytes are this one."""
     import torch
 
-    if not values.numel() or values.element_size() == 1:
-        return False
-    raw = values.reshape(-1).view(torch.uint8).reshape(values.numel(), -1)
-    return any(float((raw == byte).all(1).double().mean()) > 0.5 for byte in POISON_BYTES)
+    raw = values.contiguous().reshape(-1).view(torch.uint8).reshape(values.numel(), -1)
+    return (raw == byte).all(1)
 
 
 def first_wrong_index(wrong: Tensor) -> tuple[int, ...]:

@@ -13,10 +13,26 @@ from typing import Any
 from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
 from kernelwright.tools.comparing.by_draw import measure_by_draw
 from kernelwright.tools.comparing.choices.other_choices import expected_of_other_choices
-from kernelwright.tools.comparing.comparison import ComparedOutput, describe, failure_of, form, is_right
+from kernelwright.tools.comparing.comparison import (
+    ComparedOutput,
+    describe,
+    describe_mismatch,
+    failure_of,
+    form,
+    is_right,
+)
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
+from kernelwright.tools.comparing.exactness.exact_values import kind_of_output
+from kernelwright.tools.comparing.exactness.open_casts import open_elements
 from kernelwright.tools.comparing.forms_of_outputs import describe_difference, shared_memory
+from kernelwright.tools.comparing.mismatch_patterns import NEVER_STORED
 from kernelwright.tools.comparing.on_the_host import with_host_memory
-from kernelwright.tools.comparing.perturbed_outputs import may_move, outputs_of_perturbed_inputs
+from kernelwright.tools.comparing.perturbed_outputs import (
+    may_move,
+    outputs_of_perturbed_inputs,
+    steps_of_outputs,
+)
+from kernelwright.tools.comparing.wrong_elements import holds_byte
 from kernelwright.tools.judging.calls import MARGIN_BYTE, CandidateCalls
 from kernelwright.tools.judging.state import (
     changed_weight,
@@ -34,7 +50,7 @@ from kernelwright.tools.references.prepared_problem import (
 from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply, Watched
-from kernelwright.tools.report import Check, Failed, Failure, Fault, clean_text
+from kernelwright.tools.report import Check, Failed, Failure, Fault, Pattern, clean_text
 from kernelwright.tools.tracing.trace import Trace, Traced
 
 POISON_BYTES = (0xFF, 0x4B)
@@ -103,7 +119,7 @@ class SizeChecks:
         except Failed as failed:
             numeric = failed.failure.fault in NUMERIC_FAULTS
             if not numeric or not self._follows_another_choice(got, expected, name or expected.draw, noted):
-                raise Failed(self._diagnosed(failed.failure, reply, expected, shuffle)) from failed
+                raise Failed(self._diagnosed(failed.failure, reply, expected, name, shuffle)) from failed
         return got
 
     def _follows_another_choice(
@@ -142,6 +158,9 @@ class SizeChecks:
         Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed.
         """
         moved, tf32_errors = self._how_far_off(expected)
+        compute_steps = partial(steps_of_outputs, self.prepared, expected)
+        steps = cache(lambda: with_host_memory(compute_steps, lambda: (), partial(tensors_of_run, expected)))
+        open_casts = cache(partial(open_elements, self.prepared, expected))
         updated = self.prepared.reference.updated
         buffers = dict(enumerate(updated, len(expected.eager) - len(updated)))
         for number, mine in enumerate(got):
@@ -151,10 +170,16 @@ class SizeChecks:
                 self._tolerances += [None] * (len(self._tolerances) == number)
                 continue
             small = name.startswith("sizes")  # of many rows one is a sum of which next to nothing is left
-            moves = moved if may_move(self.prepared, expected, number, at_size=small) else None
+            kind = kind_of_output(self.prepared, expected, number, mine)
+            moves = steps if kind is ArithmeticKind.STEPPED else moved
+            if not may_move(expected, number, kind, at_size=small):
+                moves = None
             told = f"{name}, buffer" if number in buffers else name
             carried = self._tolerances[number] if number < len(self._tolerances) else None
-            measured = measure_by_draw(mine, expected, number, told, carried, moves, tf32_errors)
+            measured = measure_by_draw(mine, expected, number, told, carried, moves, tf32_errors, kind)
+            if not measured.check.passed and (undefined := open_casts()[number]) is not None:
+                defined = mine.where(~undefined, expected.eager[number])
+                measured = measure_by_draw(defined, expected, number, told, carried, moves, tf32_errors, kind)
             if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_equal_values(
                 self.prepared, expected, number, mine
             ):
@@ -180,28 +205,52 @@ class SizeChecks:
 
         return moved, cache(lambda: with_host_memory(in_tf32, idle, needed))
 
-    def _diagnosed(self, failure: Failure, reply: Reply, expected: ExpectedOutputs, shuffle: int) -> Failure:
+    def _diagnosed(self, failure: Failure, reply: Reply, expected: ExpectedOutputs, name: str, shuffle: int) -> Failure:
         """Why an answer is wrong: kernels that read beyond their tensors, or programs whose order decides."""
         if failure.fault not in NUMERIC_FAULTS:
             return failure
         if reply.read_outside:
             message = "the output depends on memory beyond the inputs: a missing mask on a load"
             return Failure(fault=Fault.OUT_OF_BOUNDS, message=message, mismatch=failure.mismatch)
+        failure = self._with_never_stored(failure, expected, shuffle)
         kept = self.calls.configuration
         self.calls.configuration = shuffle if kept is None else kept  # it may be wrong in every order
-        other_order = any(self._right_in_another_order(expected, shuffle + other) for other in OTHER_SHUFFLES)
+        other_order = any(self._right_in_another_order(expected, name, shuffle + other) for other in OTHER_SHUFFLES)
         self.calls.configuration = kept
         if not other_order:
             return failure
         told = "wrong in one order of the programs, right in another (a race, or memory that nothing wrote)"
         return failure.with_(fault=Fault.NONDETERMINISM, message=f"{told}: {failure.message}")
 
-    def _right_in_another_order(self, expected: ExpectedOutputs, shuffle: int) -> bool:
+    def _with_never_stored(self, failure: Failure, expected: ExpectedOutputs, shuffle: int) -> Failure:
+        """The same failure, told as elements that are never stored where wrong whole numbers follow the poison of two
+        further calls. A number of such bytes may be computed, too.
+        """
+        mismatch = failure.mismatch
+        if mismatch is None or expected.eager[mismatch.output].is_floating_point():
+            return failure
+        eager = expected.eager[mismatch.output]
+        filled = []
+        for byte in POISON_BYTES:
+            with contextlib.suppress(Failed):
+                got = self.calls.call(expected, byte, shuffle)[0][mismatch.output]
+                filled.append(holds_byte(got, byte)[(got != eager).reshape(-1)].double().mean())
+        if len(filled) < len(POISON_BYTES) or not all(float(share) > 0.5 for share in filled):
+            return failure
+        told = mismatch.with_(pattern=Pattern.UNWRITTEN, hint=NEVER_STORED)
+        return failure.with_(mismatch=told, message=describe_mismatch(told))
+
+    def _right_in_another_order(self, expected: ExpectedOutputs, name: str, shuffle: int) -> bool:
+        checks, tolerances = self.checks, list(self._tolerances)
+        self.checks = []
         try:
             got, _ = self.calls.call(expected, POISON_BYTES[0], shuffle)
+            self.compare(got, expected, name or expected.draw)
         except Failed:
             return False
-        return self._right(got, expected)
+        finally:
+            self.checks, self._tolerances[:] = checks, tolerances
+        return True
 
     def _right(self, got: list[Any], expected: ExpectedOutputs) -> bool:
         pairs = zip(got, expected.eager, expected.exact or [None] * len(got), strict=True)

@@ -60,7 +60,7 @@ COPYING_OPERATORS = frozenset(
         "split_with_sizes_copy",
     ]
 )
-"""Operators that move elements and change none (a change of dtype rounds them; `_to_copy` is handled by name)."""
+"""Operators that move elements and change none (a change of dtype rounds them)."""
 VIEWING_OPERATORS = frozenset(
     [
         "_reshape_alias.default",
@@ -94,57 +94,6 @@ VIEWING_OPERATORS = frozenset(
 
 Python's other views (`narrow`, `mT`, `chunk`, `reshape`) reach a tape as these. What aliases its operand and is not
 listed computes (`_conj`, `_neg_view`), or was never recorded: a forged trace names it.
-"""
-EXACT_OPERATORS = frozenset(
-    [
-        "_conj",
-        "_neg_view",
-        "abs",
-        "amax",
-        "amin",
-        "bitwise_and",
-        "bitwise_not",
-        "bitwise_or",
-        "bitwise_xor",
-        "ceil",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "copysign",
-        "eq",
-        "floor",
-        "fmax",
-        "fmin",
-        "ge",
-        "gt",
-        "hardshrink",
-        "hardtanh",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "le",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "lt",
-        "masked_fill",
-        "maximum",
-        "minimum",
-        "ne",
-        "neg",
-        "relu",
-        "round",
-        "sgn",
-        "sign",
-        "signbit",
-        "threshold",
-        "trunc",
-        "where",
-    ]
-)
-"""Operators that select, compare and clip values without rounding: any two correct ways to compute them agree bit for
-bit.
 """
 SEARCHES = frozenset({"bucketize", "searchsorted"})
 """Operators that need a sorted operand."""
@@ -227,8 +176,6 @@ class OperationCounts(NamedTuple):
     """Counts and properties of the operators of a call."""
 
     operations: int
-    rounds: bool
-    """Whether some operator may have rounded."""
     searches: bool = False
     """Whether some operator asked for a sorted operand."""
     exponentiates_products: bool = False
@@ -240,7 +187,7 @@ class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.total = 0
-        self.rounds = self.searches = self.exponentiates_products = False
+        self.searches = self.exponentiates_products = False
         self._multiplied = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -251,9 +198,6 @@ class _Counter(TorchDispatchMode):
         self.searches |= name in SEARCHES
         self._multiplied |= name in PRODUCTS
         self.exponentiates_products |= "attention" in name or (self._multiplied and name in EXPONENTIALS)
-        self.rounds |= name in ("_to_copy", "copy_") or not (
-            only_moves_data(func) or name.removesuffix("_") in EXACT_OPERATORS
-        )
         return made
 
 
@@ -261,7 +205,7 @@ def count_operations(call: Callable[[], object]) -> OperationCounts:
     """The operations that `call` asks of torch, each operator counted as a candidate's own are."""
     with _Counter() as counter:
         call()
-    return OperationCounts(counter.total, counter.rounds, counter.searches, counter.exponentiates_products)
+    return OperationCounts(counter.total, counter.searches, counter.exponentiates_products)
 
 
 def sorted_inputs(inputs: Sequence[Any]) -> tuple[int, ...]:

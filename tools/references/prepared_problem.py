@@ -14,7 +14,8 @@ from typing import Any
 from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
 from kernelwright.tools.comparing.choices.near_ties import IndexRecorder, is_as_good
 from kernelwright.tools.comparing.comparison import Described, describe
-from kernelwright.tools.comparing.tolerance import widened
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
+from kernelwright.tools.comparing.tolerance import FP32_EPS, widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.arithmetic import is_accurate, is_too_large_for_float64
@@ -92,6 +93,17 @@ class ExpectedOutputs:
         pieces = [piece for o in outputs for piece in o.reshape(-1).split(1 << 27)]
         return not pieces or bool(torch.cat([torch.stack(torch.aminmax(widened(p))) for p in pieces]).isfinite().all())
 
+    def coarsest_eps(self) -> float:
+        """Returns the distance from 1 to the next number in the coarsest type among inputs and weights; that of float32
+        where all are finer.
+        """
+        import torch
+
+        tensors = [v for v in self.inputs if isinstance(v, torch.Tensor)]
+        tensors += [] if self.weights is None else tensors_of_model(self.weights)
+        floating = {t.dtype.to_real() for t in tensors if t.is_floating_point() or t.is_complex()}
+        return max([FP32_EPS, *(float(torch.finfo(dtype).eps) for dtype in floating)])
+
     def special(self) -> bool:
         """Whether the inputs of the draw, or the outputs for them, hold NaN or infinities."""
         return self.draw == Draw.NAN or not self.finite()
@@ -116,8 +128,10 @@ class PreparedProblem:
     """Outputs that follow the state of torch's generators: dropout in training mode, torch.rand in forward."""
     operations: int | None = None
     """Operations that the reference asks of torch in one call; counted on a CPU only."""
-    rounds: bool = True
-    """Whether some operator of it may round: without one, another way to work it out has no reason to differ."""
+    kinds: tuple[ArithmeticKind, ...] = ()
+    """How each output comes about (tools/comparing/exactness/arithmetic_kinds.py)."""
+    never_rounded: dict[int, bool] = field(default_factory=dict)
+    """Outputs of which it was tried whether eager is float64's on every draw."""
     searches: bool = False
     """Whether it searches in what has to be sorted: inputs that are so stay so in every draw."""
     exponentiates_products: bool = False
@@ -138,6 +152,10 @@ class PreparedProblem:
             "which a kernel's own random numbers cannot: put .eval() on the module, set dropout to 0, or make the "
             "random numbers an input of forward"
         )
+
+    def kind_of(self, number: int) -> ArithmeticKind:
+        """Returns how an output comes about: rounded, where that was not looked at."""
+        return self.kinds[number] if number < len(self.kinds) else ArithmeticKind.ROUNDED
 
     @property
     def rounds_to_half(self) -> bool:
@@ -198,7 +216,7 @@ def prepare_problem(
         prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")
         return prepared
     if like is not None:
-        prepared.exact_seconds, prepared.rounds = like.exact_seconds, like.rounds
+        prepared.exact_seconds, prepared.kinds = like.exact_seconds, like.kinds
         return prepared
     prepared.exact_seconds = _time_exact(prepared, before)
     if prepared.exact_seconds is None:
@@ -221,21 +239,28 @@ def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: l
     """
     import torch
 
+    from kernelwright.tools.comparing.exactness.kind_tracker import KindTracker
     from kernelwright.tools.references.operators import count_operations
 
-    def run(rng: int) -> list[Any]:
-        own = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(given)]
-        return prepared.reference.run(prepared.model, own, rng)
+    def copied() -> list[Any]:
+        return [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(given)]
+
+    def run(rng: int, inputs: list[Any]) -> list[Any]:
+        return prepared.reference.run(prepared.model, inputs, rng)
 
     found: list[list[Any]] = []
     try:
-        counted = count_operations(lambda: found.append(run(2)))
-        prepared.rounds, prepared.searches = counted.rounds, counted.searches
-        prepared.exponentiates_products = counted.exponentiates_products
+        worked = copied()
+        tracker = KindTracker([*worked, *tensors_of_model(prepared.model)])
+        with tracker:
+            counted = count_operations(lambda: found.append(run(2, worked)))
+        prepared.searches, prepared.exponentiates_products = counted.searches, counted.exponentiates_products
+        changed = [worked[i] for i in sorted(prepared.mutated)]
+        prepared.kinds = tuple(tracker.kind_of(o) for o in [*found[0], *changed])
         if prepared.reference.device == "cpu":
             prepared.operations = counted.operations
         moved = _differing(outputs, found[0])
-        if not moved or _differing(outputs, run(1)):
+        if not moved or _differing(outputs, run(1, copied())):
             return
     except torch.cuda.OutOfMemoryError:
         return
@@ -385,9 +410,13 @@ def run_on(prepared: PreparedProblem, expected: ExpectedOutputs, model: Any, inp
 
 
 def tensors_of_run(expected: ExpectedOutputs) -> list[Any]:
-    """Yields all that is read where a draw's reference is run again, or its outputs are compared with float64's."""
+    """Returns all that is read where a draw's reference is run again, or its outputs are compared with float64's."""
+    return [*expected.inputs, *(expected.exact or ()), *tensors_of_model(expected.weights)]
+
+
+def tensors_of_model(model: Any) -> list[Any]:
+    """Returns the parameters and buffers of a model, and the tensors that its modules hold as plain attributes."""
     import torch
 
-    held = [v for module in expected.weights.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
-    state = (*expected.weights.parameters(), *expected.weights.buffers())
-    return [*expected.inputs, *(expected.exact or ()), *state, *held]
+    held = [v for module in model.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
+    return [*model.parameters(), *model.buffers(), *held]

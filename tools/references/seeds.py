@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 MIN_NUMBERS_WITH_BOUNDS = 5
@@ -92,9 +93,22 @@ def stable_sorts() -> Any:
                 if len(args) > 1:  # the overload with `stable` takes dim and descending by name
                     named |= dict(zip(("dim", "descending"), args[1:], strict=False))
                     args = args[:1]
+                token = _order_is_open.set(True)
+                try:
+                    return func(*args, **named)
+                finally:
+                    _order_is_open.reset(token)
             return func(*args, **named)
 
     return Stable()
+
+
+_order_is_open: ContextVar[bool] = ContextVar("order of equal elements is open", default=False)
+
+
+def is_order_open() -> bool:
+    """Whether the sort that runs is stable only because of `stable_sorts`."""
+    return _order_is_open.get()
 
 
 def bounds_are_drawn(device: str) -> Any:

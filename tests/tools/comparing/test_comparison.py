@@ -227,20 +227,6 @@ def test_kernelbenchs_own_rule_is_its_allclose():
     assert kernelbench_close(torch.arange(5), torch.arange(5))
 
 
-def test_an_index_among_equals_may_be_as_far_off_as_the_range_is_wide_and_a_rounded_value_may_not():
-    exact = torch.arange(370).reshape(10, 37) % 37
-    eager, honest = exact.clone(), exact.clone()
-    eager[:2], honest[:2] = (36 - exact[:2]).clamp(3, 33), 36 - exact[:2]
-    assert (honest - exact).abs().max() > (eager - exact).abs().max()
-    assert measure(honest, eager, exact).check.passed
-    assert not measure(honest, exact, exact).check.passed
-    assert not measure(honest + 37, eager, exact).check.passed
-    values = torch.arange(1000).reshape(10, 100) * 50
-    rounded = values + torch.randint(-3, 4, values.shape)
-    assert measure(values - 6, rounded, values).check.passed
-    assert not measure(values - 400, rounded, values).check.passed
-
-
 def test_shaking_moves_every_element_by_a_few_ulps_and_leaves_zeros_and_whole_numbers():
     x = torch.tensor([0.0, 1.0, -2.0] * 100)
     whole = torch.arange(3)

@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelwright.tools.comparing.tolerance import Tensor, allowance
+from kernelwright.tools.references.seeds import is_order_open
 
-CHOOSING_OPERATORS = frozenset({"argmin", "argmax", "min", "max", "topk", "cummax", "cummin"})
+CHOOSING_OPERATORS = frozenset({"argmin", "argmax", "min", "max", "topk", "cummax", "cummin", "sort", "argsort"})
 RUNNING_OPERATORS = frozenset({"cummax", "cummin"})
+SORTING_OPERATORS = frozenset({"sort", "argsort"})
+SEVERAL_OPERATORS = SORTING_OPERATORS | {"topk"}
 
 
 @dataclass
@@ -28,12 +31,14 @@ class IndexCall:
     """None: of all elements in a row."""
     indices: Tensor
     several: bool = False
-    """Whether each slice has several indices, as `topk` gives them.
+    """Whether each slice has several indices, as `topk` and `sort` give them.
 
-    Which of exact equals it names, torch leaves open.
+    Which of exact equals comes first, torch leaves open, except where a sort is asked to be stable.
     """
     running: bool = False
     """Whether each element has an index, of the best of the elements up to it (`cummax`)."""
+    stable: bool = False
+    """Whether of exact equals the one that comes first in the slice has to come first."""
 
     def at(self, index: Tensor) -> Tensor:
         """The values at other indices of the same number, one for each slice. Indices must be in the range."""
@@ -88,16 +93,17 @@ def index_calls(func: Any, out: Any, args: Any, named: dict[str, Any], operators
         return []
     indices: Any = out if isinstance(out, torch.Tensor) else getattr(out, "indices", None)
     values: Any = args[0] if args else named.get("input")
-    several = name == "topk"
-    last = several or name in ("sort", "argsort")
-    dim = args[1 + several] if len(args) > 1 + several else named.get("dim", -1 if last else None)
+    several = name in SEVERAL_OPERATORS
+    before = 1 + (name == "topk")
+    dim = args[before] if len(args) > before else named.get("dim", -1 if several else None)
     if not isinstance(indices, torch.Tensor) or indices.is_floating_point():
         return []
     if not isinstance(values, torch.Tensor) or not values.is_floating_point() or not isinstance(dim, int | None):
         return []
     dim = dim if values.dim() else None
     along = dim is not None
-    return [IndexCall(values, dim, indices, several and along, name in RUNNING_OPERATORS and along)]
+    stable = name in SORTING_OPERATORS and bool(named.get("stable")) and not is_order_open()
+    return [IndexCall(values, dim, indices, several and along, name in RUNNING_OPERATORS and along, stable)]
 
 
 def is_as_good(index: Tensor, expected: Tensor, exact: list[IndexCall], eager: list[IndexCall]) -> bool:
@@ -123,10 +129,20 @@ def is_as_good(index: Tensor, expected: Tensor, exact: list[IndexCall], eager: l
         return _several_are_as_good(index, taken, own)
     allow = allowance(own.values.dtype)
     noise = taken.most((own.values.double() - taken.values).abs())
-    allowed = allow.factor * noise + allow.ulps * taken.most(taken.values.abs())
+    allowed = allow.factor * noise + allowed_ulps(taken, own) * taken.most(taken.values.abs())
     short = (taken.at(index) - taken.at(expected)).abs()
     later = (index.reshape(-1) != expected.reshape(-1)) & (short == 0)  # of exact equals torch names the first
     return bool(((short <= allowed) & ~later).all())
+
+
+def allowed_ulps(exact: IndexCall, eager: IndexCall) -> float:
+    """Returns the units in the last place, as a share, that values may differ by and be as good: none where nothing
+    rounded them.
+    """
+    import torch
+
+    is_exact = torch.equal(_with_nan_largest(eager.values).double(), _with_nan_largest(exact.values).double())
+    return 0.0 if is_exact else allowance(eager.values.dtype).ulps
 
 
 def _several_are_as_good(index: Tensor, exact: IndexCall, eager: IndexCall) -> bool:
@@ -140,7 +156,7 @@ def _several_are_as_good(index: Tensor, exact: IndexCall, eager: IndexCall) -> b
     values, own = (_with_nan_largest(one.values) for one in (exact, eager))
     allow = allowance(eager.values.dtype)
     noise = (own.double() - values).abs().amax(dim, keepdim=True)
-    allowed = allow.factor * noise + allow.ulps * values.abs().amax(dim, keepdim=True)
+    allowed = allow.factor * noise + allowed_ulps(exact, eager) * values.abs().amax(dim, keepdim=True)
     short = (values.gather(dim, chosen) - values.gather(dim, exact.indices)).abs()
     if exact.running:
         places = torch.arange(exact.length, device=chosen.device).unsqueeze(-1)
@@ -148,7 +164,8 @@ def _several_are_as_good(index: Tensor, exact: IndexCall, eager: IndexCall) -> b
         named = (chosen == exact.indices) | (short > 0) | (noise > 0)  # of equals that nothing rounded, the last
         return bool((short <= allowed).all()) and bool(before.all()) and bool(named.all())
     distinct = chosen.sort(dim).values.diff(dim=dim) != 0
-    return bool((short <= allowed).all()) and bool(distinct.all())
+    in_order = (chosen == exact.indices) | (short > 0) if exact.stable else short <= allowed
+    return bool((short <= allowed).all()) and bool(distinct.all()) and bool(in_order.all())
 
 
 def _with_nan_largest(values: Tensor) -> Tensor:

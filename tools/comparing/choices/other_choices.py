@@ -1,10 +1,10 @@
 """What the reference would have given, had it chosen otherwise among equals.
 
-Which of equal values `topk` names, torch leaves open; which of two values that differ by less than honest arithmetic
-is off by is larger, a rounding decides. A kernel may choose otherwise there than torch, and then everything that
-follows from the choice differs: the parents and tokens of a beam's step, the boxes of a detection. So the reference
-is run again with other choices, the same ones in float64 and as eager, and the candidate is right where it agrees with
-one of those runs in all of its outputs.
+Which of equal values `topk` names, and which a sort puts first that is not asked to be stable, torch leaves open; which
+of two values that differ by less than honest arithmetic is off by is larger, a rounding decides. A kernel may choose
+otherwise there than torch, and then everything that follows from the choice differs: the parents and tokens of a beam's
+step, the boxes of a detection. So the reference is run again with other choices, the same ones in float64 and as eager,
+and the candidate is right where it agrees with one of those runs in all of its outputs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from kernelwright.tools.comparing.choices.near_ties import IndexCall, IndexRecorder, index_calls
+from kernelwright.tools.comparing.choices.near_ties import IndexCall, IndexRecorder, allowed_ulps, index_calls
 from kernelwright.tools.comparing.tolerance import Tensor, allowance
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
@@ -83,14 +83,20 @@ class ChoiceMode:
                 return call.indices
             made = func(_reordered(call, known[1], self._seed), *args[1:], **given)
             return made if isinstance(made, torch.Tensor) else made.indices
-        if getattr(func, "__name__", "") != "topk":
+        if not call.several or call.stable:
             return call.indices
         assert call.dim is not None
-        largest = args[3] if len(args) > 3 else named.get("largest", True)
+        largest = _is_descending(func, args, named)
         turned = call.values.flip(call.dim) if self._kind == "last" else call.values
         found = torch.sort(turned, dim=call.dim, descending=largest, stable=True).indices
         found = found.narrow(call.dim, 0, call.indices.shape[call.dim])
         return call.values.shape[call.dim] - 1 - found if self._kind == "last" else found
+
+
+def _is_descending(func: Any, args: Any, named: dict[str, Any]) -> bool:
+    """Whether `topk` or a sort gives the largest value first."""
+    place, name, default = (3, "largest", True) if func.__name__ == "topk" else (2, "descending", False)
+    return bool(args[place] if len(args) > place else named.get(name, default))
 
 
 def _reordered(exact: IndexCall, eager: IndexCall, seed: int) -> Tensor:
@@ -99,9 +105,10 @@ def _reordered(exact: IndexCall, eager: IndexCall, seed: int) -> Tensor:
 
     assert exact.dim is not None
     values, allow = exact.values, allowance(eager.values.dtype)
+    ulps = allowed_ulps(exact, eager)
     finite = values.masked_fill(~values.isfinite(), 0.0)
     noise = (eager.values.double() - values).nan_to_num(0.0, 0.0, 0.0).abs().amax(exact.dim, keepdim=True)
-    allowed = allow.factor * noise + allow.ulps * finite.abs().amax(exact.dim, keepdim=True)
+    allowed = allow.factor * noise + ulps * finite.abs().amax(exact.dim, keepdim=True)
     turns = finite / allowed.clamp(min=torch.finfo(torch.float32).tiny) * (997 + 2 * seed)
     return values + allowed * torch.sin(turns) / 2
 

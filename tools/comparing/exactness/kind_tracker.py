@@ -1,0 +1,127 @@
+"""Finds the kind of each output of a reference (arithmetic_kinds.py) from the operators that it goes through.
+
+Followed by storage while the reference runs once: in-place operators and views write to the storage of their operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
+from kernelwright.tools.nested import tensors_of
+from kernelwright.tools.references.dispatch import without_dynamo
+from kernelwright.tools.references.operators import HOST_READS, only_moves_data
+
+if TYPE_CHECKING:
+    import torch
+
+_SELECTING = """
+    abs amax amin aminmax ceil clamp clamp_max clamp_min clip copysign cummax cummin floor fmax fmin frac hardshrink
+    hardtanh kthvalue masked_fill max maximum median min minimum mode nan_to_num nanmedian neg positive relu round sgn
+    sign sort threshold topk trunc where fmod floor_divide real imag
+"""
+"""Operators that select, compare, clip or split values. `fmod` and the floor of a quotient have exact results."""
+_MOVING = """
+    _unsafe_index as_strided_scatter bucketize channel_shuffle col2im diag diag_embed diagonal_scatter embedding flip
+    gather im2col index index_copy index_fill index_put index_select masked_scatter masked_select max_unpool2d
+    max_unpool3d narrow_copy native_channel_shuffle one_hot permute_copy pixel_shuffle pixel_unshuffle put
+    reflection_pad1d reflection_pad2d reflection_pad3d repeat_interleave replication_pad1d replication_pad2d
+    replication_pad3d roll rot90 scatter select_scatter slice_scatter take tril triu unfold_copy upsample_nearest1d
+    upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+    view_copy
+"""
+_POOLING = """
+    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d max_pool1d_with_indices max_pool2d_with_indices
+    max_pool3d_with_indices max_pool1d max_pool2d max_pool3d
+"""
+_STEPPING = """
+    ceil floor floor_divide fmod frac hardshrink heaviside remainder round sgn sign threshold trunc
+"""
+_QUANTISING = """
+    fake_quantize_per_channel_affine_cachemask fake_quantize_per_tensor_affine_cachemask histc quantize_per_channel
+    quantize_per_tensor
+"""
+EXACT_OPERATORS = frozenset(f"{_SELECTING} {_MOVING} {_POOLING}".split())
+"""Operators whose floating results are correct in one way only, up to the sign of a zero."""
+STEP_OPERATORS = frozenset(_STEPPING.split())
+"""Operators with jumps whose results are floating numbers."""
+ROUNDING_STEP_OPERATORS = frozenset(_QUANTISING.split())
+"""Operators that round and then step by themselves."""
+CONVERTING_OPERATORS = frozenset({"_to_copy", "copy_"})
+ACCUMULATE_ARGUMENT = 3
+"""Place of `accumulate` among the arguments of `index_put`."""
+
+
+@without_dynamo
+class KindTracker(TorchDispatchMode):
+    """Follows the kinds of tensors while a reference runs inside of it."""
+
+    def __init__(self, known: Iterable[Any]) -> None:
+        """known: inputs, weights and other tensors that exist before the run: they are exact."""
+        super().__init__()
+        self._kinds = {_storage(t): ArithmeticKind.EXACT for t in known if _storage(t)}
+        self._least = ArithmeticKind.EXACT
+
+    def kind_of(self, value: Any) -> ArithmeticKind:
+        """Returns the kind of a tensor that the run gave; ROUNDED where the run did not show where it comes from."""
+        if not _storage(value):
+            return self._least
+        return max(self._least, self._kinds.get(_storage(value), ArithmeticKind.ROUNDED))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        operands = [t for t in tensors_of([*args, *named.values()]) if _storage(t)]
+        before = {_storage(t): self.kind_of(t) for t in operands}
+        is_new = func.overloadpacket.__name__.startswith("lift")
+        kind = ArithmeticKind.EXACT if is_new else max(before.values(), default=ArithmeticKind.EXACT)
+        made = func(*args, **named)
+        results = tensors_of(made)
+        if not results and func.overloadpacket.__name__ in HOST_READS and kind > ArithmeticKind.EXACT:
+            self._least = ArithmeticKind.STEPPED  # the host may decide by it
+        for result in results:
+            found = _kind_of_result(func, args, named, result, kind)
+            storage = _storage(result)
+            self._kinds[storage] = max(found, before[storage]) if storage in before and not is_new else found
+        return made
+
+
+def _kind_of_result(func: Any, args: Any, named: Any, result: torch.Tensor, kind: ArithmeticKind) -> ArithmeticKind:
+    if not (result.is_floating_point() or result.is_complex()):
+        return ArithmeticKind.STEPPED if kind > ArithmeticKind.EXACT else kind
+    name = func.overloadpacket.__name__.removesuffix("_")
+    if name in ROUNDING_STEP_OPERATORS:
+        return ArithmeticKind.STEPPED
+    rounding_mode = named.get("rounding_mode") if name == "div" else None
+    if rounding_mode == "trunc":  # a rounded quotient is cut; "floor" goes by the exact remainder
+        return ArithmeticKind.STEPPED
+    if rounding_mode == "floor":
+        name = "floor_divide"
+    if name in STEP_OPERATORS and kind > ArithmeticKind.EXACT:
+        return ArithmeticKind.STEPPED
+    return max(kind, ArithmeticKind.ROUNDED) if _rounds(func, name, args, result) else kind
+
+
+def _rounds(func: Any, name: str, args: Any, result: torch.Tensor) -> bool:
+    """Whether two correct ways to work out a floating result may differ. name: the operator's, without the underscore
+    of operators that write in place. A conversion to nearest has one result; of
+    numbers of eight bits the largest ones are converted in several ways.
+    """
+    if func.overloadpacket.__name__ in CONVERTING_OPERATORS:
+        return result.itemsize == 1
+    if func.is_view or only_moves_data(func):
+        return False
+    if name == "index_put":
+        return len(args) > ACCUMULATE_ARGUMENT and bool(args[ACCUMULATE_ARGUMENT])
+    return name not in EXACT_OPERATORS or "reduce" in func._overloadname
+
+
+def _storage(value: Any) -> int:
+    """Returns the address of a tensor's memory; 0 for what has none."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return 0
+    return int(value.untyped_storage().data_ptr())

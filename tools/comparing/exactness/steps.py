@@ -1,0 +1,137 @@
+"""Compares outputs that step: a rounding before a floor, a cast or a comparison moves them by a whole step.
+
+An element may be on the other side of a step where the value before it lies within arithmetic noise of the step on
+that draw. Noise is found by experiment: the reference runs on inputs moved by a few units in their last place, and an
+element may be as far off as one of these runs is there. Two bounds hold for all such elements together:
+
+- They are no more than the elements that the reference moves under noise of one unit.
+- Where they are many more than lie near a step by chance, they lie on both sides: noise has no direction. Inputs on a
+  grid (multiples of 0.1, divided by 0.1) lie on steps by the thousand, and a kernel that rounds halves up, or floors a
+  rounded quotient, is wrong on one side there.
+
+Floating outputs are held, besides, to a few units of their row's scale and to the noise of nine in ten of its elements.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kernelwright.tools.comparing.pieces import pieces
+from kernelwright.tools.comparing.tolerance import Allowance, distance, tiles
+
+if TYPE_CHECKING:
+    import torch
+
+MIN_EXCUSED_ELEMENTS = 4
+"""Elements that may be on the other side of a step whatever the reference moves by: two of 100,000 is chance."""
+ELEMENTS_PER_MOVED = 2
+"""Elements of a candidate for each one that the reference moves under noise of one unit."""
+MIN_ONE_SIDED_ELEMENTS = 16
+ONE_SIDED_SHARE = 0.75
+"""Of many elements on the other side, the share on one side from which on it is no noise."""
+CHANCE_ULPS = 16
+CHANCE_FACTOR = 4
+"""Units in the last place, and times the expected count, up to which elements lie near a step by chance."""
+QUANTILE_OF_ROW_NOISE = 0.9
+REACH_ROUNDING = 1e-6
+"""Relative error of a distance in float32."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How far each element of an output moves where the inputs are moved by noise; float32, the output's shape."""
+
+    reach: torch.Tensor
+    """The largest distance from the float64 reference in any run, eager's own included."""
+    unit_reach: torch.Tensor
+    """The same under noise of one unit in the last place."""
+
+    @staticmethod
+    def of_distance(moved: torch.Tensor, exact: torch.Tensor) -> Steps:
+        """Returns steps as far as `moved` lies from `exact` at each element."""
+        reach = distance(moved, exact).nan_to_num_(posinf=0.0).float()
+        return Steps(reach, reach)
+
+    def as_rows(self, rows: int, columns: int) -> Steps:
+        """Returns the same as matrices."""
+        return Steps(self.reach.reshape(rows, columns), self.unit_reach.reshape(rows, columns))
+
+
+def base_tolerance(r: torch.Tensor, allow: Allowance) -> torch.Tensor:
+    """Returns a few units in the last place of each row's scale, a column; zeros for whole numbers."""
+    import torch
+
+    rows, columns = r.shape
+    scale = torch.zeros(rows, 1, dtype=torch.float64, device=r.device)
+    if not r.is_floating_point() or not allow.ulps:
+        return scale
+    squares = torch.zeros((), dtype=torch.float64, device=r.device)
+    for down, across in tiles(rows, columns, r.device.type):
+        size = r[down, across].double().abs().nan_to_num_(nan=0.0, posinf=0.0)
+        torch.maximum(scale[down], size.amax(1, keepdim=True), out=scale[down])
+        squares += size.square_().sum()
+    least = max(allow.floor * math.sqrt(float(squares) / max(r.numel(), 1)), allow.least)
+    return allow.ulps * scale.clamp(min=least)
+
+
+def unexplained_elements(
+    c: torch.Tensor, r: torch.Tensor, wrong: torch.Tensor, steps: Steps, base: torch.Tensor, allow: Allowance
+) -> torch.Tensor:
+    """Returns the wrong elements that noise does not explain; all that stepped where they are more than noise moves.
+
+    c, r: candidate and float64 reference, matrices of rows. wrong: elements off by more than `base`.
+    """
+    import torch
+
+    noise = base + allow.factor * _noise_of_rows(steps.reach, r)
+    error = distance(c[wrong], r[wrong])
+    reach = steps.reach[wrong].double()
+    stepped = (error > noise.expand(r.shape)[wrong]) | (error == 0)
+    unexplained = stepped & (error > base.expand(r.shape)[wrong] + reach * (1 + REACH_ROUNDING))
+    moved = int((steps.unit_reach > noise).sum())
+    if int(stepped.sum()) > ELEMENTS_PER_MOVED * moved + MIN_EXCUSED_ELEMENTS:
+        unexplained = stepped
+    return torch.zeros_like(wrong).masked_scatter_(wrong, unexplained)
+
+
+def are_one_sided(c: torch.Tensor, e: torch.Tensor, r: torch.Tensor, not_eager: torch.Tensor, eps: float) -> bool:
+    """Whether a candidate takes other steps than eager, more of them than lie near by chance, and on one side: above or
+    below eager, farther from or nearer to zero.
+
+    not_eager: a boolean for each element, where the candidate is not as eager. eps: of the coarsest input.
+    """
+    import torch
+
+    count = int(not_eager.sum())
+    if count <= MIN_ONE_SIDED_ELEMENTS:
+        return False
+    mine, eager = c[not_eager].double(), e[not_eager].double()
+    by_chance = 2 * CHANCE_ULPS * eps * _size(r) / float((mine - eager).abs().median())
+    if count <= CHANCE_FACTOR * by_chance + MIN_ONE_SIDED_ELEMENTS:
+        return False
+    sides = torch.stack([torch.sign(mine - eager).sum(), torch.sign(mine.abs() - eager.abs()).sum()])
+    return float(sides.abs().max()) > ONE_SIDED_SHARE * count
+
+
+def _size(r: torch.Tensor) -> float:
+    return sum(float(piece.double().abs().nan_to_num_(0.0, 0.0, 0.0).sum()) for (piece,) in pieces(r))
+
+
+def _noise_of_rows(reach: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+    """What nine of ten elements of a row move by at most; 0 for whole numbers, which move by steps alone."""
+    import torch
+
+    if not r.is_floating_point():
+        return torch.zeros(r.shape[0], 1, dtype=torch.float64, device=r.device)
+    place = max(1, math.ceil(QUANTILE_OF_ROW_NOISE * reach.shape[1]))
+    return reach.kthvalue(place, dim=1, keepdim=True).values.double()
+
+
+def raise_reach(reach: torch.Tensor, moved: torch.Tensor, exact: torch.Tensor) -> None:
+    """Raises each element of `reach` to the distance of the other two where that is finite, in place and in parts."""
+    import torch
+
+    for found, here, there in pieces(reach, moved, exact):
+        torch.maximum(found, distance(here, there).nan_to_num_(posinf=0.0).to(found.dtype), out=found)

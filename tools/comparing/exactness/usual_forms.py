@@ -1,0 +1,43 @@
+"""Functions as kernels write them, by exp and log: `log(1 + exp(x))` for softplus. Far from zero such a form gives 0
+where torch's own, by log1p, still has digits. The reference is run in these forms to see how far off they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def usual_forms() -> Any:
+    """A mode in which functions of torch are worked out by exp and log. Its `seen` counts the calls."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from kernelwright.tools.references.dispatch import without_dynamo
+
+    forms: dict[str, Callable[..., Any]] = {
+        "log1p": lambda x: torch.log(1 + x),
+        "expm1": lambda x: torch.exp(x) - 1,
+        "softplus": _softplus,
+        "mish": lambda x: x * torch.tanh(_softplus(x)),
+        "log_sigmoid_forward": lambda x: (torch.log(torch.sigmoid(x)), torch.zeros_like(x)),
+    }
+
+    @without_dynamo
+    class Usual(TorchDispatchMode):
+        seen = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            form = forms.get(func.overloadpacket.__name__)
+            if form is None or kwargs or not args[0].is_floating_point():
+                return func(*args, **(kwargs or {}))
+            self.seen += 1
+            return form(*args)
+
+    return Usual()
+
+
+def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    import torch
+
+    return torch.where(x * beta > threshold, x, torch.log(1 + torch.exp(x * beta)) / beta)
