@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 import torch
 
 from kernelwright.tools.comparing.by_draw import measure_by_draw
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
-from kernelwright.tools.comparing.special_values import measure_finite_part
+from kernelwright.tools.comparing.special_values import measure_finite_part, measure_with_nan
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
@@ -32,6 +34,22 @@ def test_an_infinity_that_became_a_number_is_wrong():
     eager = torch.tensor([float("inf"), 1.0])
     found = measure_finite_part(torch.tensor([3e38, 1.0]), eager, None, draw="infinite")
     assert found.fault is not None
+
+
+def test_no_answer_is_let_pass_where_arithmetic_may_meet_infinities_and_nowhere_else():
+    inputs, nan = [torch.tensor([float("inf"), 1.0])], torch.tensor([float("nan"), 1.0])
+    eager = torch.tensor([1.0, 1.0])
+    given = {"draw": "infinite", "inputs": inputs}
+    assert measure_finite_part(nan, eager, None, **given).check.passed
+    assert not measure_finite_part(nan, eager, None, kind=ArithmeticKind.EXACT, **given).check.passed
+    assert not measure_finite_part(nan, eager, None, draw="named", inputs=[torch.ones(2)]).check.passed
+
+
+def test_a_nan_that_is_lost_is_told_with_its_values():
+    eager = torch.tensor([float("nan"), 2.0, 3.0])
+    found = measure_with_nan(torch.tensor([7.0, 2.0, 3.0]), eager, None, draw="nan").mismatch
+    assert math.isnan(found.first.expected)
+    assert found.first.got == 7.0
 
 
 @pytest.mark.parametrize(("draw", "seed"), [(Draw.INFINITE, 7638), (Draw.INFINITE, 7224), (Draw.NAN, 7102)])

@@ -163,6 +163,13 @@ def test_whole_numbers_and_scalars_are_explained():
     assert measure(torch.tensor(2.0), torch.tensor(1.0), torch.tensor(1.0).double()).mismatch is not None
 
 
+def test_a_whole_number_of_ones_alone_is_an_answer_and_a_scalar_has_no_end():
+    signs = torch.tensor([-1, 1] * 500, dtype=torch.int32)
+    assert measure(torch.full_like(signs, -1), signs, signs).mismatch.pattern is not Pattern.UNWRITTEN
+    scalar = measure(torch.tensor(2.0), torch.tensor(1.0), torch.tensor(1.0).double()).mismatch
+    assert scalar.pattern is not Pattern.LAST_BLOCK
+
+
 def test_many_elements_take_little_time_and_memory():
     x = torch.randn(2000, 6000)
     found = measure(torch.cos(x), x, x.double())

@@ -138,6 +138,30 @@ def test_of_equals_topk_may_name_any_but_no_index_twice_and_no_worse_value() -> 
     assert not is_as_good(torch.tensor([[1, 0], [3, 0]]), expected, *calls), "a value that is not among the largest two"
 
 
+def test_nothing_is_as_good_as_the_largest_of_what_nothing_rounds() -> None:
+    x = torch.rand(40, 6)
+    x[7] = 1.0
+    x[3] = 1.0 - 2.0**-23
+    recorder, own = IndexRecorder(), IndexRecorder()
+    with recorder.noting():
+        expected = x.double().argmax(0)
+    with own.noting():
+        x.argmax(0)
+    assert not is_as_good(torch.full_like(expected, 3), expected, recorder.calls, own.calls)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_a_sort_puts_equals_in_any_order_unless_it_is_asked_to_be_stable(stable: bool) -> None:
+    values = torch.tensor([[1.0, 3.0, 1.0, 0.5]])
+    recorder = IndexRecorder()
+    with recorder.noting():
+        expected = torch.sort(values, dim=-1, stable=stable).indices
+    turned, wrong = torch.tensor([[3, 2, 0, 1]]), torch.tensor([[3, 0, 1, 2]])
+    assert is_as_good(expected, expected, recorder.calls, recorder.calls)
+    assert is_as_good(turned, expected, recorder.calls, recorder.calls) is not stable
+    assert not is_as_good(wrong, expected, recorder.calls, recorder.calls)
+
+
 @pytest.mark.parametrize("last", [False, True])
 def test_topk_names_the_first_or_the_last_of_equals_where_it_is_asked_to(last: bool) -> None:
     values = torch.tensor([[1.0, 3.0, 3.0, 0.5], [2.0, 2.0, 2.0, 2.0]])
