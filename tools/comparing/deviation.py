@@ -99,7 +99,8 @@ def deviation_of_elements(
     base = base_tolerance(r, allow)
     not_eager, not_exact = (torch.empty(c.shape, dtype=torch.bool, device=c.device) for _ in range(2))
     numbers = torch.zeros(4, dtype=torch.float64, device=c.device)
-    for down, across in tiles(*c.shape, c.device.type):
+    rows, columns = c.shape
+    for down, across in tiles(rows, columns, c.device.type):
         mine, eager, exact = c[down, across], e[down, across], r[down, across]
         error, noise = error_of(mine, eager, exact), distance(eager, exact)
         if r.is_floating_point():

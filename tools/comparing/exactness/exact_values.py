@@ -25,6 +25,8 @@ TRIED_DRAWS = (Draw.SIGNED, Draw.WIDE, Draw.LARGE)
 """Draws with numbers of every size, on which what rounds is seen to round."""
 LOOKED_AT_FIRST = 4096
 """Elements that are compared before all are."""
+MIN_BYTES = 4
+"""Bytes of an output's type: a coarser one hides what was rounded on the way."""
 MIN_ELEMENTS = 64
 """Elements of an output from which on it is no luck that none is rounded."""
 
@@ -46,7 +48,7 @@ def kind_of_output(
     if not _rounds_nothing(expected, number):
         is_float = candidate.is_floating_point() or candidate.is_complex()
         return ArithmeticKind.ROUNDED if is_float else ArithmeticKind.STEPPED
-    if kind is ArithmeticKind.EXACT or not candidate.is_floating_point():
+    if kind is ArithmeticKind.EXACT or not candidate.is_floating_point() or candidate.itemsize < MIN_BYTES:
         return kind
     if number not in prepared.never_rounded:
         prepared.never_rounded[number] = _never_rounds(prepared, expected, number)
