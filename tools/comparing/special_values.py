@@ -31,9 +31,9 @@ def measure_finite_part(
     where it gives a number that number.
 
     Where eager gives NaN, or float64 disagrees with eager about what is finite, nothing is asked. A candidate that
-    gives NaN says itself that it has no answer. In another order of operations `inf - inf` or `0 * inf` comes about
-    where eager's meets none: that is noted and allowed where inputs may overflow, except for an output that no
-    arithmetic makes.
+    gives NaN says itself that it has no answer. That is noted and allowed where inputs overflow and it comes from
+    another element's infinity (an additive mask of -inf meets +inf in a row), not where it is the element's own, nor in
+    an output that no arithmetic makes.
     """
     import torch
 
@@ -45,10 +45,12 @@ def measure_finite_part(
     infinite = torch.isinf(eager) if exact is None else torch.isinf(eager) & torch.isinf(exact)
     silent = torch.isnan(candidate) & (settled | infinite)
     note = ""
-    if kind is ArithmeticKind.EXACT or not (bool(silent.any()) and _may_overflow(inputs)):
-        silent = torch.zeros_like(silent)
-    else:
-        note = "NaN where eager has a number or an infinity"
+    if bool(silent.any()):
+        may_overflow = kind is not ArithmeticKind.EXACT and _may_overflow(inputs)
+        if may_overflow and bool((silent & ~_where_own_input_is_infinite(silent, inputs)).any()):
+            note = "NaN where eager has a number or an infinity"
+        else:
+            silent = torch.zeros_like(silent)
     lost = infinite & (candidate != eager) & ~silent
     if bool(lost.any()):
         hint = "An infinity among the inputs becomes another number, where the reference gives an infinity."
@@ -139,3 +141,14 @@ def measure_with_nan(
         keep, candidate, eager, exact, moved,
         kind=kind, eps=eps, draw=draw, dtype=dtype, output=output, explained=explained,
     )  # fmt: skip
+
+
+def _where_own_input_is_infinite(output: Tensor, inputs: Sequence[Any]) -> Tensor:
+    """Where an element's own input, of the same place in a tensor of the same shape, is infinite."""
+    import torch
+
+    found = torch.zeros_like(output)
+    for given in inputs:
+        if isinstance(given, torch.Tensor) and given.is_floating_point() and given.shape == output.shape:
+            found |= torch.isinf(widened(given))
+    return found

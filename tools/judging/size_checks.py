@@ -23,7 +23,7 @@ from kernelwright.tools.comparing.comparison import (
 )
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.exactness.exact_values import kind_of_output
-from kernelwright.tools.comparing.exactness.open_casts import open_elements
+from kernelwright.tools.comparing.exactness.open_elements import fill_open_elements
 from kernelwright.tools.comparing.forms_of_outputs import describe_difference, shared_memory
 from kernelwright.tools.comparing.mismatch_patterns import NEVER_STORED
 from kernelwright.tools.comparing.on_the_host import with_host_memory
@@ -160,7 +160,7 @@ class SizeChecks:
         moved, tf32_errors = self._how_far_off(expected)
         compute_steps = partial(steps_of_outputs, self.prepared, expected)
         steps = cache(lambda: with_host_memory(compute_steps, lambda: (), partial(tensors_of_run, expected)))
-        open_casts = cache(partial(open_elements, self.prepared, expected))
+        without_open = partial(fill_open_elements, self.prepared, expected)
         updated = self.prepared.reference.updated
         buffers = dict(enumerate(updated, len(expected.eager) - len(updated)))
         for number, mine in enumerate(got):
@@ -177,8 +177,7 @@ class SizeChecks:
             told = f"{name}, buffer" if number in buffers else name
             carried = self._tolerances[number] if number < len(self._tolerances) else None
             measured = measure_by_draw(mine, expected, number, told, carried, moves, tf32_errors, kind)
-            if not measured.check.passed and (undefined := open_casts()[number]) is not None:
-                defined = mine.where(~undefined, expected.eager[number])
+            if not measured.check.passed and (defined := without_open(number, mine)) is not None:
                 measured = measure_by_draw(defined, expected, number, told, carried, moves, tf32_errors, kind)
             if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_equal_values(
                 self.prepared, expected, number, mine

@@ -130,6 +130,8 @@ class PreparedProblem:
     """Operations that the reference asks of torch in one call; counted on a CPU only."""
     kinds: tuple[ArithmeticKind, ...] = ()
     """How each output comes about (tools/comparing/exactness/arithmetic_kinds.py)."""
+    shows_rounding: bool = False
+    """Whether eager differs from float64 wherever it rounds."""
     never_rounded: dict[int, bool] = field(default_factory=dict)
     """Outputs of which it was tried whether eager is float64's on every draw."""
     searches: bool = False
@@ -217,6 +219,7 @@ def prepare_problem(
         return prepared
     if like is not None:
         prepared.exact_seconds, prepared.kinds = like.exact_seconds, like.kinds
+        prepared.shows_rounding = like.shows_rounding
         return prepared
     prepared.exact_seconds = _time_exact(prepared, before)
     if prepared.exact_seconds is None:
@@ -256,6 +259,7 @@ def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: l
             counted = count_operations(lambda: found.append(run(2, worked)))
         prepared.searches, prepared.exponentiates_products = counted.searches, counted.exponentiates_products
         changed = [worked[i] for i in sorted(prepared.mutated)]
+        prepared.shows_rounding = not tracker.hides_rounding
         prepared.kinds = tuple(tracker.kind_of(o) for o in [*found[0], *changed])
         if prepared.reference.device == "cpu":
             prepared.operations = counted.operations

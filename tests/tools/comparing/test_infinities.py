@@ -36,11 +36,12 @@ def test_an_infinity_that_became_a_number_is_wrong():
     assert found.fault is not None
 
 
-def test_no_answer_is_let_pass_where_arithmetic_may_meet_infinities_and_nowhere_else():
-    inputs, nan = [torch.tensor([float("inf"), 1.0])], torch.tensor([float("nan"), 1.0])
+def test_no_answer_is_let_pass_beside_an_infinity_and_nowhere_else():
+    inputs, nan = [torch.tensor([float("inf"), 1.0])], torch.tensor([1.0, float("nan")])
     eager = torch.tensor([1.0, 1.0])
     given = {"draw": "infinite", "inputs": inputs}
     assert measure_finite_part(nan, eager, None, **given).check.passed
+    assert not measure_finite_part(nan.flip(0), eager, None, **given).check.passed
     assert not measure_finite_part(nan, eager, None, kind=ArithmeticKind.EXACT, **given).check.passed
     assert not measure_finite_part(nan, eager, None, draw="named", inputs=[torch.ones(2)]).check.passed
 

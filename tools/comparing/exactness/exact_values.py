@@ -48,7 +48,8 @@ def kind_of_output(
     if not _rounds_nothing(expected, number):
         is_float = candidate.is_floating_point() or candidate.is_complex()
         return ArithmeticKind.ROUNDED if is_float else ArithmeticKind.STEPPED
-    if kind is ArithmeticKind.EXACT or not candidate.is_floating_point() or candidate.itemsize < MIN_BYTES:
+    is_coarse = not candidate.is_floating_point() or candidate.itemsize < MIN_BYTES
+    if kind is ArithmeticKind.EXACT or is_coarse or not prepared.shows_rounding:
         return kind
     if number not in prepared.never_rounded:
         prepared.never_rounded[number] = _never_rounds(prepared, expected, number)

@@ -6,17 +6,15 @@ Followed by storage while the reference runs once: in-place operators and views 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.operators import HOST_READS, only_moves_data
-
-if TYPE_CHECKING:
-    import torch
 
 _SELECTING = """
     abs amax amin aminmax ceil clamp clamp_max clamp_min clip copysign cummax cummin floor fmax fmin frac hardshrink
@@ -50,6 +48,7 @@ STEP_OPERATORS = frozenset(_STEPPING.split())
 """Operators with jumps whose results are floating numbers."""
 ROUNDING_STEP_OPERATORS = frozenset(_QUANTISING.split())
 """Operators that round and then step by themselves."""
+WIDEST_TYPES = (torch.float64, torch.complex128)
 CONVERTING_OPERATORS = frozenset({"_to_copy", "copy_"})
 ACCUMULATE_ARGUMENT = 3
 """Place of `accumulate` among the arguments of `index_put`."""
@@ -64,6 +63,10 @@ class KindTracker(TorchDispatchMode):
         super().__init__()
         self._kinds = {_storage(t): ArithmeticKind.EXACT for t in known if _storage(t)}
         self._least = ArithmeticKind.EXACT
+        self.hides_rounding = False
+        """Whether the run works in float64 or narrows a rounded number: there the float64 reference rounds as eager
+        does, and that both agree says nothing.
+        """
 
     def kind_of(self, value: Any) -> ArithmeticKind:
         """Returns the kind of a tensor that the run gave; ROUNDED where the run did not show where it comes from."""
@@ -74,6 +77,7 @@ class KindTracker(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
         operands = [t for t in tensors_of([*args, *named.values()]) if _storage(t)]
+        self.hides_rounding |= any(t.dtype in WIDEST_TYPES for t in operands)
         before = {_storage(t): self.kind_of(t) for t in operands}
         is_new = func.overloadpacket.__name__.startswith("lift")
         kind = ArithmeticKind.EXACT if is_new else max(before.values(), default=ArithmeticKind.EXACT)
@@ -82,10 +86,17 @@ class KindTracker(TorchDispatchMode):
         if not results and func.overloadpacket.__name__ in HOST_READS and kind > ArithmeticKind.EXACT:
             self._least = ArithmeticKind.STEPPED  # the host may decide by it
         for result in results:
+            self.hides_rounding |= kind > ArithmeticKind.EXACT and _narrows(func, operands, result)
             found = _kind_of_result(func, args, named, result, kind)
             storage = _storage(result)
             self._kinds[storage] = max(found, before[storage]) if storage in before and not is_new else found
         return made
+
+
+def _narrows(func: Any, operands: list[torch.Tensor], result: torch.Tensor) -> bool:
+    """Whether a conversion gives floats of fewer bytes."""
+    is_conversion = func.overloadpacket.__name__ in CONVERTING_OPERATORS and result.is_floating_point()
+    return is_conversion and any(t.is_floating_point() and t.itemsize > result.itemsize for t in operands)
 
 
 def _kind_of_result(func: Any, args: Any, named: Any, result: torch.Tensor, kind: ArithmeticKind) -> ArithmeticKind:
@@ -120,8 +131,6 @@ def _rounds(func: Any, name: str, args: Any, result: torch.Tensor) -> bool:
 
 def _storage(value: Any) -> int:
     """Returns the address of a tensor's memory; 0 for what has none."""
-    import torch
-
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return 0
     return int(value.untyped_storage().data_ptr())

@@ -1,5 +1,6 @@
 """Functions as kernels write them, by exp and log: `log(1 + exp(x))` for softplus. Far from zero such a form gives 0
-where torch's own, by log1p, still has digits. The reference is run in these forms to see how far off they are.
+where torch's own, by log1p, still has digits; of an infinity it may make NaN. The reference is run in these forms to
+see how far off they are, and where they have no answer.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ def usual_forms() -> Any:
     from kernelwright.tools.references.dispatch import without_dynamo
 
     forms: dict[str, Callable[..., Any]] = {
+        "lerp": lambda a, b, weight: a * (1 - weight) + b * weight,
         "log1p": lambda x: torch.log(1 + x),
         "expm1": lambda x: torch.exp(x) - 1,
         "softplus": _softplus,
         "mish": lambda x: x * torch.tanh(_softplus(x)),
+        "tanh": lambda x: (torch.exp(2 * x) - 1) / (torch.exp(2 * x) + 1),
         "log_sigmoid_forward": lambda x: (torch.log(torch.sigmoid(x)), torch.zeros_like(x)),
     }
 

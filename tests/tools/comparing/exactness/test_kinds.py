@@ -83,6 +83,8 @@ def get_init_inputs():
         ("x * 0.3", ROUNDED),
         ("torch.from_numpy(x.numpy() / 3)", ROUNDED),
         ("x // 0.1 > 5", EXACT),
+        ("(x.double() / 3).float()", ROUNDED),
+        ("(x / 3).half().float()", ROUNDED),
     ],
 )
 def test_an_output_that_no_draw_rounds_is_exact_though_an_operator_might_round(body, kind):

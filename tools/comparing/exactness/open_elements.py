@@ -1,5 +1,6 @@
-"""Finds outputs that follow from a float which no integer type can hold: NaN, an infinity, a number out of range.
-What a cast makes of it differs between processors, so nothing is asked of such elements.
+"""Finds elements of which nothing is asked: those that follow from a float which no integer type can hold (NaN, an
+infinity, a number out of range: what a cast makes of it differs between processors), and those for which a function as
+kernels write it has no answer (tanh of an infinity by exp).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.bits import same_bits
+from kernelwright.tools.comparing.exactness.usual_forms import usual_forms
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 
@@ -18,7 +20,27 @@ FILLERS = (3, 5)
 """Whole numbers that stand for the result of such a cast, one in each run."""
 
 
-def open_elements(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[torch.Tensor | None]:
+def fill_open_elements(
+    prepared: PreparedProblem, expected: ExpectedOutputs, number: int, candidate: torch.Tensor
+) -> torch.Tensor | None:
+    """Returns the candidate's output `number` with eager's values where nothing is asked; None where that is nowhere.
+    Where a function has no answer, it is NaN alone that is let pass.
+    """
+    import torch
+
+    eager = expected.eager[number]
+    undefined = where_casts_are_undefined(prepared, expected)[number]
+    if candidate.is_floating_point() and bool(torch.isnan(candidate).any()):
+        failing = where_usual_forms_fail(prepared, expected)[number]
+        if failing is not None:
+            silent = failing & torch.isnan(candidate)
+            undefined = silent if undefined is None else undefined | silent
+    if undefined is None or not bool(undefined.any()):
+        return None
+    return torch.where(undefined, eager, candidate)
+
+
+def where_casts_are_undefined(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[torch.Tensor | None]:
     """Returns a boolean for each element of each output, true where it follows from a cast without a defined result;
     None for an output without such elements.
     """
@@ -34,6 +56,28 @@ def open_elements(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[
     if len(runs) < len(FILLERS):
         return [None] * len(expected.eager)
     return [_differing(one, other) for one, other in zip(*runs, strict=True)]
+
+
+def where_usual_forms_fail(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[torch.Tensor | None]:
+    """Returns a boolean for each element of each floating output, true where functions by exp and log have no answer
+    (`inf / inf`) and eager has one; None for every other output.
+    """
+    import torch
+
+    found: list[torch.Tensor | None] = [None] * len(expected.eager)
+    with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError), usual_forms() as forms:
+        made = run_on(prepared, expected, expected.weights, expected.inputs)
+        if forms.seen:
+            found = [_nan_where_float(other, eager) for other, eager in zip(made, expected.eager, strict=True)]
+    return found
+
+
+def _nan_where_float(other: Any, eager: Any) -> torch.Tensor | None:
+    import torch
+
+    if not isinstance(other, torch.Tensor) or not other.is_floating_point() or other.shape != eager.shape:
+        return None
+    return torch.isnan(other) & ~torch.isnan(eager)
 
 
 def _differing(one: Any, other: Any) -> torch.Tensor | None:
