@@ -37,6 +37,8 @@ DRAWS_COMPARED_WHERE_FINITE = (Draw.NAN, Draw.INFINITE, Draw.ZERO_ROWS)
 """Draws of which what is not finite is left out of the comparison. Not the draw `named`: its numbers lie where a
 candidate's function jumps.
 """
+DRAWS_OF_ALL_SIZES = (Draw.OWN, Draw.SIGNED, Draw.NEGATIVE, Draw.LARGE, Draw.WIDE, Draw.SPECIAL)
+"""Draws on which single elements are held to their own size."""
 MAX_SQUARABLE_FP32 = 1e19
 """The largest number whose square float32 still holds: larger errors are left out of a mean."""
 MIN_RMS = 1e-300
@@ -74,7 +76,9 @@ def measure_by_draw(
             return measure_with_nan(mine, eager, exact, **given)
         if expected.draw in WITH_INFINITIES or (expected.draw == Draw.ZERO_ROWS and not expected.finite()):
             return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
-        return measure(mine, eager, exact, tolerance=carried, **given)
+        return measure(
+            mine, eager, exact, tolerance=carried, small_elements=expected.draw in DRAWS_OF_ALL_SIZES, **given
+        )
 
     if kind is ArithmeticKind.EXACT:
         return compared(None, explained=True)

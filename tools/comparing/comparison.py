@@ -37,11 +37,6 @@ from kernelwright.tools.report import Check, Failure, Fault, Mismatch, Number, P
 KB_TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 """KernelBench's atol = rtol by precision (its src/*/eval.py)."""
 
-DRAWS_OF_ROWS_ALONE = tuple(
-    str(draw)
-    for draw in (Draw.TINY, Draw.CONSTANT_ROWS, Draw.ZERO_ROWS, Draw.MEETING, Draw.NAMED, Draw.NAN, Draw.INFINITE)
-)
-"""Draws near the zeros or the ends of functions, where the errors of single elements say little."""
 EXACT_ALLOWANCE = Allowance(factor=1.0, ulps=0.0, rms_ulps=0.0)
 
 
@@ -142,6 +137,7 @@ def measure(
     dtype: Any = None,
     output: int = 0,
     explained: bool = True,
+    small_elements: bool = True,
 ) -> ComparedOutput:
     """Compares one output of the reference's form.
 
@@ -157,7 +153,8 @@ def measure(
     moved: gives `perturbed`, and is asked only where the output is wrong without it.
     depth: input elements summed into one output element. dtype: the output's, where these are copies of it in
     another. explained: a wrong output says where it is wrong, which takes longer than to find that it is; without
-    it the fault is MISMATCH or NON_FINITE.
+    it the fault is MISMATCH or NON_FINITE. small_elements: whether elements are held to their own size, too: not near
+    the zeros or the ends of functions, where errors of single elements say little.
     """
     dtype = eager.dtype if dtype is None else dtype
     rule = str(dtype).removeprefix("torch.")
@@ -179,7 +176,7 @@ def measure(
     known = ComparedOutput(check=check, tolerance=verdict.tolerance, headroom=verdict.headroom)
     if check.passed:
         looked_at = is_strict and exact is not None and verdict.allowed is not None
-        if looked_at and not draw.startswith(DRAWS_OF_ROWS_ALONE):
+        if looked_at and small_elements:
             return _with_accuracy(known, candidate, eager, r, moved, dtype, output)
         return known
     if not explained:

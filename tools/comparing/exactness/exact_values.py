@@ -11,12 +11,8 @@ from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKi
 from kernelwright.tools.comparing.pieces import pieces
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import (
-    ExpectedOutputs,
-    PreparedProblem,
-    expected_outputs,
-    perturbed_model,
-)
+from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, expected_outputs
+from kernelwright.tools.references.weights import perturbed_model
 
 if TYPE_CHECKING:
     import torch
