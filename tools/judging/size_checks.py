@@ -171,7 +171,7 @@ class SizeChecks:
                 continue
             small = name.startswith("sizes")  # of many rows one is a sum of which next to nothing is left
             kind = kind_of_output(self.prepared, expected, number, mine)
-            moves = steps if kind is ArithmeticKind.STEPPED else moved
+            moves: Callable[[], Sequence[Any]] | None = steps if kind is ArithmeticKind.STEPPED else moved
             if not may_move(expected, number, kind, at_size=small):
                 moves = None
             told = f"{name}, buffer" if number in buffers else name
