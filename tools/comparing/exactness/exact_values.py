@@ -12,7 +12,7 @@ from kernelwright.tools.comparing.pieces import pieces
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, expected_outputs
-from kernelwright.tools.references.weights import perturbed_model
+from kernelwright.tools.references.weights import perturbed_model, weights_of
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +58,7 @@ def _never_rounds(prepared: PreparedProblem, expected: ExpectedOutputs, number: 
 
     if expected.exact is None or expected.exact[number].numel() < MIN_ELEMENTS:
         return False
-    model = perturbed_model(prepared, expected.rng) if prepared.has_weights else None
+    model = perturbed_model(prepared, expected.rng) if weights_of(prepared) else None
     for draw in TRIED_DRAWS:
         with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
             drawn = expected_outputs(prepared, draw, expected.rng + 1, model=model)
