@@ -12,7 +12,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
 from kernelwright.tools.comparing.by_draw import measure_by_draw
-from kernelwright.tools.comparing.choices.other_choices import expected_of_other_choices
+from kernelwright.tools.comparing.choices.other_choices import expected_of_other_choices, names_equal_values
 from kernelwright.tools.comparing.comparison import (
     ComparedOutput,
     describe,
@@ -43,7 +43,6 @@ from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
 from kernelwright.tools.references.prepared_problem import (
     ExpectedOutputs,
     PreparedProblem,
-    names_equal_values,
     run_on,
     tensors_of_run,
 )

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelwright.tools.comparing.bits import RememberedTensor, same_bits
-from kernelwright.tools.comparing.choices.near_ties import IndexRecorder, is_as_good
 from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.tolerance import FP32_EPS, widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
-from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.arithmetic import is_accurate, is_too_large_for_float64
 from kernelwright.tools.references.input_distributions import SCALE_LIMITS, Draw, apply_draw, keep_edges
 from kernelwright.tools.references.magnitudes import (
@@ -382,27 +381,6 @@ def float64_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> lis
         for i, v in enumerate(inputs_in_float64(expected.inputs))
     ]
     return _answer(prepared, model_in_float64(expected.weights), copies, expected.rng)
-
-
-def names_equal_values(prepared: PreparedProblem, expected: ExpectedOutputs, number: int, index: Any) -> bool:
-    """Whether a candidate's whole numbers are indices of values as good as those that the reference's name
-    (tools/comparing/choices/near_ties.py).
-    """
-    import torch
-
-    if expected.exact is None:
-        return False
-    exact, eager = IndexRecorder(), IndexRecorder()
-    try:
-        with exact.noting():
-            outputs = run_on(prepared, expected, model_in_float64(expected.weights), inputs_in_float64(expected.inputs))
-        if not exact.calls:
-            return False
-        with eager.noting():
-            run_on(prepared, expected, expected.weights, expected.inputs)
-        return is_as_good(index, outputs[number], exact.calls, eager.calls)
-    except (ProblemError, torch.cuda.OutOfMemoryError):
-        return False
 
 
 def run_on(prepared: PreparedProblem, expected: ExpectedOutputs, model: Any, inputs: list[Any]) -> list[Any]:

@@ -14,7 +14,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from kernelwright.tools.comparing.choices.near_ties import IndexCall, IndexRecorder, allowed_ulps, index_calls
+from kernelwright.tools.comparing.choices.near_ties import (
+    IndexCall,
+    IndexRecorder,
+    allowed_ulps,
+    index_calls,
+    is_as_good,
+)
 from kernelwright.tools.comparing.tolerance import Tensor, allowance
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
@@ -153,3 +159,24 @@ def expected_of_other_choices(prepared: PreparedProblem, expected: ExpectedOutpu
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
         for exact, eager in other_choices(run):
             yield replace(expected, exact=exact, eager=eager)
+
+
+def names_equal_values(prepared: PreparedProblem, expected: ExpectedOutputs, number: int, index: Any) -> bool:
+    """Whether a candidate's whole numbers are indices of values as good as those that the reference's name
+    (tools/comparing/choices/near_ties.py).
+    """
+    import torch
+
+    if expected.exact is None:
+        return False
+    exact, eager = IndexRecorder(), IndexRecorder()
+    try:
+        with exact.noting():
+            outputs = run_on(prepared, expected, model_in_float64(expected.weights), inputs_in_float64(expected.inputs))
+        if not exact.calls:
+            return False
+        with eager.noting():
+            run_on(prepared, expected, expected.weights, expected.inputs)
+        return is_as_good(index, outputs[number], exact.calls, eager.calls)
+    except (ProblemError, torch.cuda.OutOfMemoryError):
+        return False
