@@ -26,6 +26,14 @@ def tensors_of(value: Any, wrapped_in: str = "") -> list[Any]:
     return [] if inner is None else tensors_of(inner, wrapped_in)
 
 
+def tensors_of_model(model: Any) -> list[Any]:
+    """Returns the parameters and buffers of a model, and the tensors that its modules hold as plain attributes."""
+    import torch
+
+    held = [v for module in model.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
+    return [*model.parameters(), *model.buffers(), *held]
+
+
 Form = Any
 """A nest of lists, tuples and dictionaries with the place of a leaf, a whole number, in each leaf's stead."""
 

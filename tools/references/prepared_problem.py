@@ -394,11 +394,3 @@ def run_on(prepared: PreparedProblem, expected: ExpectedOutputs, model: Any, inp
 def tensors_of_run(expected: ExpectedOutputs) -> list[Any]:
     """Returns all that is read where a draw's reference is run again, or its outputs are compared with float64's."""
     return [*expected.inputs, *(expected.exact or ()), *tensors_of_model(expected.weights)]
-
-
-def tensors_of_model(model: Any) -> list[Any]:
-    """Returns the parameters and buffers of a model, and the tensors that its modules hold as plain attributes."""
-    import torch
-
-    held = [v for module in model.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
-    return [*model.parameters(), *model.buffers(), *held]
