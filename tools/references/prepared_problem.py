@@ -16,6 +16,7 @@ from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.tolerance import FP32_EPS, widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
+from kernelwright.tools.nested import tensors_of_model
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.arithmetic import is_accurate, is_too_large_for_float64
 from kernelwright.tools.references.input_distributions import SCALE_LIMITS, Draw, apply_draw, keep_edges
