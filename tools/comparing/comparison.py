@@ -152,8 +152,7 @@ def measure(
     (tools/comparing/tolerance.py).
     moved: gives `perturbed`, and is asked only where the output is wrong without it.
     depth: input elements summed into one output element. dtype: the output's, where these are copies of it in
-    another. explained: a wrong output says where it is wrong, which takes longer than to find that it is; without
-    it the fault is MISMATCH or NON_FINITE. small_elements: whether elements are held to their own size, too: not near
+    another. explained: a wrong output says where it is wrong; without it the fault is MISMATCH or NON_FINITE. small_elements: whether elements are held to their own size, too: not near
     the zeros or the ends of functions, where errors of single elements say little.
     """
     dtype = eager.dtype if dtype is None else dtype
@@ -175,8 +174,7 @@ def measure(
     )
     known = ComparedOutput(check=check, tolerance=verdict.tolerance, headroom=verdict.headroom)
     if check.passed:
-        looked_at = is_strict and exact is not None and verdict.allowed is not None
-        if looked_at and small_elements:
+        if small_elements and is_strict and exact is not None and verdict.allowed is not None:
             return _with_accuracy(known, candidate, eager, r, moved, dtype, output)
         return known
     if not explained:
