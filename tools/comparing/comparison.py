@@ -152,8 +152,8 @@ def measure(
     (tools/comparing/tolerance.py).
     moved: gives `perturbed`, and is asked only where the output is wrong without it.
     depth: input elements summed into one output element. dtype: the output's, where these are copies of it in
-    another. explained: a wrong output says where it is wrong; without it the fault is MISMATCH or NON_FINITE. small_elements: whether elements are held to their own size, too: not near
-    the zeros or the ends of functions, where errors of single elements say little.
+    another. explained: a wrong output says where it is wrong; else the fault is MISMATCH or NON_FINITE.
+    small_elements: whether elements are held to their own size, too: not near the zeros or the ends of functions.
     """
     dtype = eager.dtype if dtype is None else dtype
     rule = str(dtype).removeprefix("torch.")
