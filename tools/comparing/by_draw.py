@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.comparison import ComparedOutput, measure
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
-from kernelwright.tools.comparing.exactness.steps import Steps
+from kernelwright.tools.comparing.exactness.steps import StepReach
 from kernelwright.tools.comparing.pieces import PIECE_ELEMENTS, raise_to_distance
 from kernelwright.tools.comparing.special_values import measure_finite_part, measure_with_nan
 from kernelwright.tools.comparing.tolerance import Tensor, Tolerance
@@ -51,7 +51,7 @@ def measure_by_draw(
     number: int,
     name: str,
     tolerance: Tolerance | None = None,
-    moved: Callable[[], Sequence[Tensor | Steps]] | None = None,
+    moved: Callable[[], Sequence[Tensor | StepReach]] | None = None,
     tf32_errors: Callable[[], list[Tensor] | None] = lambda: None,
     kind: ArithmeticKind = ArithmeticKind.ROUNDED,
 ) -> ComparedOutput:
@@ -67,7 +67,7 @@ def measure_by_draw(
     carried = tolerance if exact is None else None
     perturbed = None if moved is None else lambda: moved()[number]
 
-    def compared(perturbed: Callable[[], Tensor | Steps] | None, *, explained: bool) -> ComparedOutput:
+    def compared(perturbed: Callable[[], Tensor | StepReach] | None, *, explained: bool) -> ComparedOutput:
         given: dict[str, Any] = {
             "kind": kind, "eps": expected.coarsest_eps(), "draw": name, "output": number, "moved": perturbed,
             "explained": explained,

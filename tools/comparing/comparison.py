@@ -15,7 +15,7 @@ from typing import Any
 from kernelwright.tools.comparing.deviation import Deviation, deviation_of_elements, deviation_of_floats
 from kernelwright.tools.comparing.exactness.accuracy import inaccuracy
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
-from kernelwright.tools.comparing.exactness.steps import Steps
+from kernelwright.tools.comparing.exactness.steps import StepReach
 from kernelwright.tools.comparing.forms_of_outputs import overlaps
 from kernelwright.tools.comparing.tolerance import (
     FP32_EPS,
@@ -130,8 +130,8 @@ def measure(
     kind: ArithmeticKind = ArithmeticKind.ROUNDED,
     eps: float = FP32_EPS,
     draw: str = "own",
-    perturbed: Tensor | Steps | None = None,
-    moved: Callable[[], Tensor | Steps] | None = None,
+    perturbed: Tensor | StepReach | None = None,
+    moved: Callable[[], Tensor | StepReach] | None = None,
     tolerance: Tolerance | None = None,
     depth: int = 1,
     dtype: Any = None,
@@ -147,7 +147,7 @@ def measure(
     element by element; every other one by its rows. eps: of the coarsest input.
     perturbed: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is
     ill-conditioned there and the candidate may move too. The judge's own (perturbed_outputs.py) is also off by what
-    eager is off by nearby. Steps for an output that steps.
+    eager is off by nearby. A StepReach for an output that steps.
     draw: whose inputs they come from; rows that are one number each have a scale of their own
     (tools/comparing/tolerance.py).
     moved: gives `perturbed`, and is asked only where the output is wrong without it.
@@ -185,7 +185,7 @@ def measure(
 
 def _with_accuracy(
     known: ComparedOutput, candidate: Tensor, eager: Tensor, exact: Tensor,
-    moved: Callable[[], Tensor | Steps] | None, dtype: Any, output: int,
+    moved: Callable[[], Tensor | StepReach] | None, dtype: Any, output: int,
 ) -> ComparedOutput:  # fmt: skip
     """The comparison of an output that its rows' tolerances let pass, with the errors of its elements looked at."""
     c, e = real_parts(candidate), real_parts(eager)
@@ -193,7 +193,7 @@ def _with_accuracy(
     hint, wrong = inaccuracy(c, e, exact, None, allow, real_type)
     if wrong is not None and moved is not None:
         other = moved()
-        assert not isinstance(other, Steps)
+        assert not isinstance(other, StepReach)
         hint, wrong = inaccuracy(c, e, exact, real_parts(other), allow, real_type)
     if wrong is None:
         return known
@@ -214,7 +214,7 @@ def _deviation(
     candidate: Tensor,
     eager: Tensor,
     exact: Tensor | None,
-    perturbed: Tensor | Steps | None,
+    perturbed: Tensor | StepReach | None,
     tolerance: Tolerance | None,
     depth: int,
     dtype: Any,
@@ -234,8 +234,8 @@ def _deviation(
     is_float = eager.is_floating_point() or eager.is_complex()
     if kind is not ArithmeticKind.ROUNDED or not is_float:
         steps = perturbed
-        if perturbed is not None and not isinstance(perturbed, Steps):
-            steps = Steps.of_distance(as_rows(real_parts(perturbed), rows, columns), r)
+        if perturbed is not None and not isinstance(perturbed, StepReach):
+            steps = StepReach.of_distance(as_rows(real_parts(perturbed), rows, columns), r)
         allow = EXACT_ALLOWANCE if kind is ArithmeticKind.EXACT or not is_float else allowance(dtype.to_real(), depth)
         return deviation_of_elements(c, e, r, steps and steps.as_rows(rows, columns), allow, eps), r.reshape(shape)
     s = None if perturbed is None else as_rows(real_parts(perturbed), rows, columns)

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from kernelwright.tools.comparing.exactness.steps import (
-    Steps,
+    StepReach,
     are_one_sided,
     base_tolerance,
     unexplained_elements,
@@ -87,7 +87,7 @@ def _percentile_99(relative: Tensor) -> Tensor:
 
 
 def deviation_of_elements(
-    c: Tensor, e: Tensor, r: Tensor, steps: Steps | None, allow: Allowance, eps: float
+    c: Tensor, e: Tensor, r: Tensor, steps: StepReach | None, allow: Allowance, eps: float
 ) -> Deviation:
     """Compares an output element by element, all matrices of rows: one that no operator rounds, where an element has to
     be eager's or the reference's own, or one that steps (tools/comparing/exactness/steps.py).

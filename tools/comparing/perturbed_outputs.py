@@ -9,7 +9,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.choices.near_ties import naming_equals
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
-from kernelwright.tools.comparing.exactness.steps import Steps, raise_reach
+from kernelwright.tools.comparing.exactness.steps import StepReach, raise_reach
 from kernelwright.tools.comparing.exactness.usual_forms import usual_forms
 from kernelwright.tools.comparing.pieces import distance, raise_to_distance
 from kernelwright.tools.comparing.tolerance import (
@@ -42,7 +42,7 @@ def may_move(expected: ExpectedOutputs, number: int, kind: ArithmeticKind, *, at
     return at_size or expected.draw != "own"
 
 
-def steps_of_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[Steps | None]:
+def steps_of_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[StepReach | None]:
     """Runs the reference on inputs moved by noise, several times, and returns how far each output moved from float64's;
     None for what is no tensor. An element near a step is on its other side in half of the runs.
     """
@@ -59,7 +59,7 @@ def steps_of_outputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> li
                 inputs = move(expected.inputs, seed, PERTURBATION_ULPS, HALF_PERTURBATION_ULPS)
                 _raise_reaches(reaches, run_on(prepared, expected, expected.weights, inputs), exact)
     pairs = zip(reaches, unit_reaches, strict=True)
-    return [None if reach is None or unit is None else Steps(reach, unit) for reach, unit in pairs]
+    return [None if reach is None or unit is None else StepReach(reach, unit) for reach, unit in pairs]
 
 
 def _zero_reach(output: Any) -> Any:

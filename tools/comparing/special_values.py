@@ -10,7 +10,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.comparison import ComparedOutput, measure, with_mismatch
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
-from kernelwright.tools.comparing.exactness.steps import Steps
+from kernelwright.tools.comparing.exactness.steps import StepReach
 from kernelwright.tools.comparing.tolerance import FP32_EPS, Tensor, widened
 from kernelwright.tools.report import Check, Fault
 
@@ -25,7 +25,7 @@ MIN_OVERFLOWING_INPUT = 1e12
 def measure_finite_part(
     candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0,
     kind: ArithmeticKind = ArithmeticKind.ROUNDED, eps: float = FP32_EPS, inputs: Sequence[Any] = (),
-    moved: Callable[[], Tensor | Steps] | None = None, explained: bool = True,
+    moved: Callable[[], Tensor | StepReach] | None = None, explained: bool = True,
 ) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with infinities: where eager gives an infinity the candidate must give the same,
     where it gives a number that number.
@@ -76,17 +76,17 @@ def _may_overflow(inputs: Sequence[Any]) -> bool:
 
 def _measure_where(
     keep: Tensor, candidate: Tensor, eager: Tensor, exact: Tensor | None,
-    moved: Callable[[], Tensor | Steps] | None, **named: Any,
+    moved: Callable[[], Tensor | StepReach] | None, **named: Any,
 ) -> ComparedOutput:  # fmt: skip
     """Compares the elements that are kept; the others count as right."""
 
     def filled(values: Tensor) -> Tensor:
         return values.masked_fill(~keep, 0.0)
 
-    def moved_where_kept() -> Tensor | Steps:
+    def moved_where_kept() -> Tensor | StepReach:
         assert moved is not None
         other = moved()
-        return other if isinstance(other, Steps) else filled(other)
+        return other if isinstance(other, StepReach) else filled(other)
 
     return measure(
         filled(candidate), filled(eager), None if exact is None else filled(exact),
@@ -115,7 +115,7 @@ def _is_within_cancellation(candidate: Tensor, eager: Tensor) -> bool:
 def measure_with_nan(
     candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0,
     kind: ArithmeticKind = ArithmeticKind.ROUNDED, eps: float = FP32_EPS,
-    moved: Callable[[], Tensor | Steps] | None = None, explained: bool = True,
+    moved: Callable[[], Tensor | StepReach] | None = None, explained: bool = True,
 ) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with NaN: where eager gives NaN the candidate must, and nowhere else; the rest
     as any other. Indices and truths must be eager's: of a row with NaN torch names the first of them. What a NaN is

@@ -40,7 +40,7 @@ REACH_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepReach:
     """How far each element of an output moves where the inputs are moved by noise; float32, the output's shape."""
 
     reach: torch.Tensor
@@ -49,14 +49,14 @@ class Steps:
     """The same under noise of one unit in the last place."""
 
     @staticmethod
-    def of_distance(moved: torch.Tensor, exact: torch.Tensor) -> Steps:
+    def of_distance(moved: torch.Tensor, exact: torch.Tensor) -> StepReach:
         """Returns steps as far as `moved` lies from `exact` at each element."""
         reach = distance(moved, exact).nan_to_num_(posinf=0.0).float()
-        return Steps(reach, reach)
+        return StepReach(reach, reach)
 
-    def as_rows(self, rows: int, columns: int) -> Steps:
+    def as_rows(self, rows: int, columns: int) -> StepReach:
         """Returns the same as matrices."""
-        return Steps(self.reach.reshape(rows, columns), self.unit_reach.reshape(rows, columns))
+        return StepReach(self.reach.reshape(rows, columns), self.unit_reach.reshape(rows, columns))
 
 
 def base_tolerance(r: torch.Tensor, allow: Allowance) -> torch.Tensor:
@@ -77,7 +77,7 @@ def base_tolerance(r: torch.Tensor, allow: Allowance) -> torch.Tensor:
 
 
 def unexplained_elements(
-    c: torch.Tensor, r: torch.Tensor, wrong: torch.Tensor, steps: Steps, base: torch.Tensor, allow: Allowance
+    c: torch.Tensor, r: torch.Tensor, wrong: torch.Tensor, steps: StepReach, base: torch.Tensor, allow: Allowance
 ) -> torch.Tensor:
     """Returns the wrong elements that noise does not explain; all that stepped where they are more than noise moves.
 
