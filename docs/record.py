@@ -83,7 +83,7 @@ def record_page(page: Path) -> int:
             status, lines = _run_in(folder, code)
             if not output:
                 return step[0]
-            rest = ["..."] if len(lines) > MAX_LINES_OF_A_PAGE else []
+            rest = ["...", lines[-1]] if len(lines) > MAX_LINES_OF_A_PAGE else []
             body = "\n".join(["```text", *lines[:MAX_LINES_OF_A_PAGE], *rest, "```"])
             note = f"\n\n({_machine().replace(' (', ', ').rstrip(')')}, {datetime.now(UTC):%Y-%m-%d})"
             return step[0].removesuffix(output) + f"\n\n{body}" + (note if output.endswith(")") else "")
