@@ -42,16 +42,24 @@ def shell_block(number: int) -> str:
     return blocks[number - 1]
 
 
-def record(number: int) -> int:
-    """Runs a block in the repository's root and puts the tail of its output into the README. Its exit status."""
+def record(number: int, installed: bool) -> int:
+    """Runs a block in the repository's root and puts the tail of its output into the README. Its exit status.
+
+    installed: the environment is there, and the commands that install it are left out, which the note says.
+    """
     start = time.perf_counter()
+    steps = shell_block(number).split(" && ")
+    run = [step for step in steps if not (installed and re.search(r"-m venv|pip install", step))]
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", shell_block(number)], cwd=ROOT, capture_output=True, text=True
+        ["bash", "-euo", "pipefail", "-c", " && ".join(run)], cwd=ROOT, capture_output=True, text=True
     )
     took = time.perf_counter() - start
     sys.stdout.write(done.stdout + done.stderr)
     lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()][-LAST_LINES[number] :]
-    note = f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s on {_machine()}, exit status {done.returncode}."
+    without = " without the installation" if len(run) < len(steps) else ""
+    note = (
+        f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s{without} on {_machine()}, exit status {done.returncode}."
+    )
     body = "\n".join(["```text", *lines, "```", note])
     text = README.read_text(encoding="utf-8")
     mark = re.compile(rf"(<!-- recorded: {number} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -109,13 +117,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", help="which shell block of README.md, counted from 1, or the path of a page")
     parser.add_argument("--print", action="store_true", dest="only_print", help="print the block and do not run it")
+    parser.add_argument("--installed", action="store_true", help="leave out what installs the environment")
     given = parser.parse_args()
     if not given.what.isdigit():
         sys.exit(record_page(Path(given.what)))
     if given.only_print:
         sys.stdout.write(shell_block(int(given.what)))
     else:
-        sys.exit(record(int(given.what)))
+        sys.exit(record(int(given.what), given.installed))
 
 
 if __name__ == "__main__":
