@@ -13,9 +13,9 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, NoReturn
 
+from kernelwright import IMPORT_TIME
 from kernelwright.errors import InputError
 
 
@@ -153,7 +153,7 @@ def run(command: Callable[..., Any], name: str, words: Sequence[str]) -> NoRetur
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     global _program, _start
     _program = name
-    _start = _process_start() if list(words) == sys.argv[1:] else time.monotonic()
+    _start = IMPORT_TIME if list(words) == sys.argv[1:] else time.monotonic()
     _open_closed_streams()
     with listen_for_stops(), _without_warnings(words):
         sys.exit(_status_of(command, name, words))
@@ -162,13 +162,6 @@ def run(command: Callable[..., Any], name: str, words: Sequence[str]) -> NoRetur
 def command_seconds() -> float:
     """Returns the seconds since the command was started, in which its imports are included."""
     return time.monotonic() - _start
-
-
-def _process_start() -> float:
-    """Returns the value that `time.monotonic` had when this process was started."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    started = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5), in ticks since the machine was booted
-    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - started)
 
 
 def _open_closed_streams() -> None:

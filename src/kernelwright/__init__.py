@@ -24,6 +24,7 @@ The public interface is what this module names. Everything else may change betwe
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
@@ -44,6 +45,8 @@ __all__ = [
     "extract_code", "find_problem", "reward", "solve",
 ]  # fmt: skip
 
+IMPORT_TIME = time.monotonic()
+"""The time at which this process began to import the package: of a command, all but the start of Python itself."""
 _PLACES = {
     "Judge": "kernelwright.tools.pipeline:Evaluator",
     "JudgeClient": "kernelwright.agent.serving.client:JudgeClient",
