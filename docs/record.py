@@ -21,8 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 _SHELL = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-LAST_LINES = {1: 40, 2: 1}
-"""Lines of output that are kept of each block."""
+EXCERPTS = {1: (21, 15), 2: (0, 1)}
+"""The first and the last lines of output that are kept of each block of the README."""
+README_COLUMNS = "160"
 MAX_LINES_OF_A_PAGE = 24
 """Lines of output that are kept of one block of a page."""
 COLUMNS_OF_A_PAGE = "140"
@@ -51,11 +52,15 @@ def record(number: int, installed: bool) -> int:
     steps = shell_block(number).split(" && ")
     run = [step for step in steps if not (installed and re.search(r"-m venv|pip install", step))]
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", " && ".join(run)], cwd=ROOT, capture_output=True, text=True
-    )
+        ["bash", "-euo", "pipefail", "-c", " && ".join(run)], cwd=ROOT, capture_output=True, text=True,
+        env=os.environ | {"COLUMNS": README_COLUMNS},
+    )  # fmt: skip
     took = time.perf_counter() - start
     sys.stdout.write(done.stdout + done.stderr)
-    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()][-LAST_LINES[number] :]
+    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()]
+    first, last = EXCERPTS[number]
+    if len(lines) > first + last:
+        lines = [*lines[:first], *(["..."] if first else []), *lines[-last:]]
     without = " without the installation" if len(run) < len(steps) else ""
     note = (
         f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s{without} on {_machine()}, exit status {done.returncode}."

@@ -77,6 +77,9 @@ def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_w
     solved = json.loads(done.stdout)
     assert solved["stop_reason"] == "target_reached"
     assert (solved["spent"]["turns"], solved["turn"], solved["speedup"]) == (8, 7, None)
+    assert solved["seconds"] > solved["spent"]["seconds"], (
+        "the start-up and the trial of the reference are waited for, too"
+    )
     assert "not run on a GPU" in solved["verified"]
     assert (folder / ".kernelwright" / "runs.db").is_file()
     text = (folder / solved["output"]).read_text()
