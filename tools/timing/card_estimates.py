@@ -15,7 +15,7 @@ from kernelwright.tools.timing.roofline import roofline
 from kernelwright.tools.timing.speed_of_light import work_of
 
 LAUNCH_MILLISECONDS = 0.002
-"""The least time that an estimate says: no call that launches a kernel was measured below it, on any GPU."""
+"""Smallest time that an estimate states: about one kernel inside a CUDA graph. A round figure, measured on no card."""
 LAUNCH_BOUND = "launch"
 """The bound of a problem whose bytes and operations take less than one launch."""
 
