@@ -63,7 +63,7 @@ def estimate_cards(problem: Problem, names: Iterable[str]) -> tuple[CardEstimate
 
 
 def _with_launch(bound: Roofline) -> Roofline:
-    """Returns the bound of a call that launches a kernel: no call takes less than that."""
+    """Returns the bound of a call that launches at least one kernel, never below LAUNCH_MILLISECONDS."""
     if bound.milliseconds is None or bound.milliseconds >= LAUNCH_MILLISECONDS:
         return bound
     return bound.with_(milliseconds=LAUNCH_MILLISECONDS, bound=LAUNCH_BOUND)
