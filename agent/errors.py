@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO, cast
 
 from kernelwright import IMPORT_TIME
 from kernelwright.errors import InputError
@@ -155,8 +155,40 @@ def run(command: Callable[..., Any], name: str, words: Sequence[str]) -> NoRetur
     _program = name
     _start = IMPORT_TIME if list(words) == sys.argv[1:] else time.monotonic()
     _open_closed_streams()
-    with listen_for_stops(), _without_warnings(words):
+    with listen_for_stops(), _without_warnings(words), _watched_output():
         sys.exit(_status_of(command, name, words))
+
+
+class _WatchedOutput:
+    """Standard output that remembers whether anything was written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.was_written = False
+
+    def write(self, text: str) -> int:
+        """Writes the text and notes that it did."""
+        self.was_written = True
+        return self.stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def _watched_output() -> Iterator[None]:
+    watched = _WatchedOutput(sys.stdout)
+    sys.stdout = cast("TextIO", watched)
+    try:
+        yield
+    finally:
+        if sys.stdout is watched:
+            sys.stdout = watched.stream
+
+
+def _has_written() -> bool:
+    """Tells whether the command has printed something to standard output."""
+    return isinstance(sys.stdout, _WatchedOutput) and sys.stdout.was_written
 
 
 def command_seconds() -> float:
@@ -218,7 +250,7 @@ def _end_early(error: BaseException, name: str, words: Sequence[str]) -> int:
     status = exit_status_of_stop() if code is Exit.INTERRUPTED else int(code)
     if code is Exit.INTERRUPTED:
         ignore_stops()
-    if "--json" in words:
+    if "--json" in words and not _has_written():  # a command that was paused has printed its result
         print(json.dumps({"error": line, "exit_status": status}))
         _try_output()
     if "--debug" in words:

@@ -52,8 +52,9 @@ def solve(tmp_path, monkeypatch, capsys):
 
 def refused(result, code, says):
     status, out, err = result
-    assert (status, out, err.count("\n")) == (code, None, 1), err
+    assert (status, out["exit_status"], err.count("\n")) == (code, code, 1), err
     assert says in err
+    assert says in out["error"]
 
 
 # ------------------------------------------------------------------ servers

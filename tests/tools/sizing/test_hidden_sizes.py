@@ -51,7 +51,7 @@ def test_torch_beside_a_kernel_is_refused_at_other_sizes_as_at_the_problems_own(
 def test_an_exception_of_its_own_at_other_sizes_is_allowed(evaluator):
     report = judged(evaluator, "raise ValueError('one shape only')")
     assert report.correct, report.failure
-    assert any(t.outcome is SizeOutcome.REFUSED for t in report.interpreted.tried)
+    assert any(t.outcome is SizeOutcome.OUTSIDE_CONTRACT for t in report.interpreted.tried)
 
 
 POWERS_OF_TWO = """
