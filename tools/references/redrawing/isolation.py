@@ -27,8 +27,8 @@ CONVERGED_NOISE = 2.0**-8
 """Relative distance of a second input from the first, as of a prediction from its target after training."""
 LIMIT_OF_FLOAT16 = 8
 """Exponents of scales of float16: 65504 is its largest number."""
-LIMIT_OF_SMALL_SCALES = 13
-"""Exponents of scales under 1: as small as the draw `tiny`. Far below it exp(x) - 1, an honest form, keeps no digit."""
+LIMIT_OF_SMALL_SCALES = 40
+"""Exponents of scales under 1: squares of the numbers stay normal in float32."""
 GOLDEN_RATIO = 0.6180339887
 """Its multiples, modulo one, are spread evenly however many there are."""
 OFFSETS = (1e3, 1e4, 1e5)

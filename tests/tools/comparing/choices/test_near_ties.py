@@ -49,7 +49,7 @@ def {name}(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
     mask = cols < columns
     x = tl.load(x_ptr + row * columns + cols, mask=mask, other=0.0)
     x = x / (1.0 + tl.abs(x))
-    x = 1.0507009873554805 * tl.where(x > 0, x, 1.6732632423543772 * (tl.exp(x) - 1.0))
+    x = 1.0507009873554805 * tl.where(x > 0, x, 1.6732632423543772 * libdevice.expm1(x))
     x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
     x = tl.where(mask, x * tl.sigmoid(x), float("inf"))
     index = tl.argmin(x, axis=0)

@@ -88,7 +88,7 @@ def test_rows_are_scaled_as_far_as_the_reference_is_accurate():
     expected = expected_outputs(prepared, Draw.SCALED, 3)
     sizes = expected.inputs[0].abs().amax(-1)
     assert 2.0**45 < float(sizes.max()) < 2.0**56
-    assert 2.0**-20 < float(sizes.min()) < 2.0**-9
+    assert float(sizes.min()) < 2.0**-30
     assert bool((expected.inputs[0][2] <= 0).all())
 
 
