@@ -120,19 +120,13 @@ class Examination:
         the reference is finite on them, else its own.
         """
         draw = DRAWS_IN_TURNS[self._size.index % len(DRAWS_IN_TURNS)]
-        if draw is Draw.ISOLATED and self._orders_equal_numbers():
+        if draw is Draw.ISOLATED and self._problem.may_sort:
             draw = Draw.OWN
         with contextlib.suppress(ProblemError):
             drawn = self._judge.expected(self._problem, self._seed, draw, 0, perturbed=perturbed)
             if draw is Draw.OWN or drawn.finite():
                 return drawn
         return self._judge.expected(self._problem, self._seed, Draw.OWN, 0, perturbed=perturbed)
-
-    def _orders_equal_numbers(self) -> bool:
-        """Whether the reference may sort: which of many zeros comes first is open, and sums over sorted numbers follow
-        from it.
-        """
-        return "sort" in self._problem.source
 
     def _second_draw(self) -> None:
         """Another draw of the problem's own distribution, over noise; it is let go of on return. Raises Failed."""
@@ -234,7 +228,7 @@ class Examination:
         at: str = "",
     ) -> None:
         """at: where it is not the base size, as it is told. Raises Failed."""
-        if draw is Draw.ISOLATED and self._orders_equal_numbers():
+        if draw is Draw.ISOLATED and self._problem.may_sort:
             return
         try:
             expected = self._judge.expected(

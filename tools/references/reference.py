@@ -171,7 +171,7 @@ class Reference:
 
         left = [] if left is None else left
         widening = draws_in_float32() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
-        ties = stable_sorts() if "sort" in self.problem.source else contextlib.nullcontext()
+        ties = stable_sorts() if self.problem.may_sort else contextlib.nullcontext()
         with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening, ties, self._buffers_kept(model, left):
             made = model(*self.arguments(inputs))
             self.paths = paths(made)
