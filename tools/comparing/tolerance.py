@@ -157,12 +157,14 @@ def all_close(eager: Tensor, candidate: Tensor, tolerance: float) -> Tensor:
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:
-    """|a - b| in float64; 0 where both are the same infinity or both are NaN, infinite where only one is finite or
-    one is NaN.
+    """Returns |a - b| in float64: 0 where both are the same infinity or both are NaN, infinite where only one of them
+    is finite or NaN, and at least 1 between two whole numbers that differ.
     """
     import torch
 
     gap = (a.double() - (b.double() if b.dtype == torch.bool else b)).abs_()
+    if not (a.is_floating_point() or b.is_floating_point()):
+        gap.clamp_(min=1.0)  # 2**62 and 2**62 + 1 are one number in float64
     same = (a == b) | (torch.isnan(a) & torch.isnan(b))
     return torch.where(same, 0.0, gap).nan_to_num_(nan=math.inf, posinf=math.inf)
 

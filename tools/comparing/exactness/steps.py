@@ -107,12 +107,19 @@ def are_one_sided(c: torch.Tensor, e: torch.Tensor, r: torch.Tensor, not_eager: 
     count = int(not_eager.sum())
     if count <= MIN_ONE_SIDED_ELEMENTS:
         return False
-    mine, eager = c[not_eager].double(), e[not_eager].double()
-    by_chance = 2 * CHANCE_ULPS * eps * _size(r) / float((mine - eager).abs().median())
+    wide_type = torch.float64 if c.is_floating_point() else torch.int64
+    mine, eager = c[not_eager].to(wide_type), e[not_eager].to(wide_type)
+    by_chance = 2 * CHANCE_ULPS * eps * _size(r) / float(distance(mine, eager).median())
     if count <= CHANCE_FACTOR * by_chance + MIN_ONE_SIDED_ELEMENTS:
         return False
-    sides = torch.stack([torch.sign(mine - eager).sum(), torch.sign(mine.abs() - eager.abs()).sum()])
-    return float(sides.abs().max()) > ONE_SIDED_SHARE * count
+    above = _excess(mine > eager, mine < eager)
+    outside = _excess(mine.abs() > eager.abs(), mine.abs() < eager.abs())
+    return max(above, outside) > ONE_SIDED_SHARE * count
+
+
+def _excess(greater: torch.Tensor, less: torch.Tensor) -> int:
+    """Returns by how many elements one of the sides has more than the other."""
+    return abs(int(greater.sum()) - int(less.sum()))
 
 
 def _size(r: torch.Tensor) -> float:

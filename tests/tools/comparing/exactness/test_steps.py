@@ -89,3 +89,14 @@ def test_floats_after_a_step_are_held_to_their_own_noise():
     [x], [eager] = expected.inputs, expected.eager
     assert passes(torch.round(x * 10.0) * 0.1, expected, steps)
     assert not passes(eager * (1 + 1e-4), expected, steps)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.uint8])
+def test_whole_numbers_are_compared_by_their_own_values(dtype):
+    largest = (torch.arange(4000) % 2 == 0) if dtype == torch.bool else torch.arange(4000).to(dtype)
+    if dtype == torch.int64:
+        largest += 2**62 + 1  # neighbours of float64 are 1,024 apart here
+    other = ~largest if dtype == torch.bool else largest ^ 1
+    compared = measure(other, largest, largest, kind=ArithmeticKind.EXACT)
+    assert not compared.check.passed
+    assert measure(largest.clone(), largest, largest, kind=ArithmeticKind.EXACT).check.passed
