@@ -1,7 +1,7 @@
-"""Keeps README and tutorials true: prints commands of the README for CI, and writes what commands really print.
+"""Keeps README and tutorials true: prints commands of the README for CI, and records the output of commands.
 
-python docs/record.py --print 1        # the README's first shell block, as it stands
-python docs/record.py 1                # runs it and records its output in the block marked `<!-- recorded: 1 -->`
+python docs/record.py --print 1        # the README's shell block before the mark `<!-- recorded: 1 -->`, as it stands
+python docs/record.py 1                # runs it and records its output after that mark
 python docs/record.py docs/tutorials/first-kernel.md        # runs the page in an empty folder, records what follows
 """
 
@@ -20,10 +20,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-_SHELL = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-EXCERPTS = {1: (21, 15), 2: (0, 1)}
-"""The first and the last lines of output that are kept of each block of the README."""
-README_COLUMNS = "160"
+_RECORDED = re.compile(
+    r"^```bash\n(?P<code>(?:(?!^```).)*?)^```\n\n<!-- recorded: (?P<number>\d+) -->$", re.DOTALL | re.MULTILINE
+)
+"""A shell block of the README whose output is recorded after it."""
+LAST_LINES = {1: 14, 2: 1}
+"""How many lines of output the README shows of each recorded block, the last ones."""
+README_COLUMNS = "120"
 MAX_LINES_OF_A_PAGE = 24
 """Lines of output that are kept of one block of a page."""
 COLUMNS_OF_A_PAGE = "140"
@@ -35,12 +38,18 @@ _STEP = re.compile(
 """A block of code, and the output with the note on the machine that may follow it."""
 
 
+def recorded_blocks() -> dict[int, str]:
+    """Returns the README's shell blocks whose output is recorded, by the number of their mark."""
+    text = README.read_text(encoding="utf-8")
+    return {int(block["number"]): block["code"] for block in _RECORDED.finditer(text)}
+
+
 def shell_block(number: int) -> str:
-    """The README's shell block, counted from 1."""
-    blocks = _SHELL.findall(README.read_text(encoding="utf-8"))
-    if not 1 <= number <= len(blocks):
-        sys.exit(f"README.md has {len(blocks)} shell blocks, no number {number}")
-    return blocks[number - 1]
+    """Returns the README's shell block before the mark with this number; ends the program where there is none."""
+    blocks = recorded_blocks()
+    if number not in blocks:
+        sys.exit(f"README.md has no shell block before <!-- recorded: {number} -->; it has {sorted(blocks)}")
+    return blocks[number]
 
 
 def record(number: int, installed: bool) -> int:
@@ -58,9 +67,7 @@ def record(number: int, installed: bool) -> int:
     took = time.perf_counter() - start
     sys.stdout.write(done.stdout + done.stderr)
     lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()]
-    first, last = EXCERPTS[number]
-    if len(lines) > first + last:
-        lines = [*lines[:first], *(["..."] if first else []), *lines[-last:]]
+    lines = lines[-LAST_LINES[number] :]
     without = " without the installation" if len(run) < len(steps) else ""
     note = (
         f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s{without} on {_machine()}, exit status {done.returncode}."
@@ -68,8 +75,6 @@ def record(number: int, installed: bool) -> int:
     body = "\n".join(["```text", *lines, "```", note])
     text = README.read_text(encoding="utf-8")
     mark = re.compile(rf"(<!-- recorded: {number} -->\n).*?(<!-- end -->)", re.DOTALL)
-    if not mark.search(text):
-        sys.exit(f"README.md has no block marked <!-- recorded: {number} -->")
     README.write_text(mark.sub(lambda m: f"{m[1]}{body}\n{m[2]}", text), encoding="utf-8")
     return done.returncode
 
@@ -120,7 +125,7 @@ def _run_in(folder: str, code: str) -> tuple[int, list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", help="which shell block of README.md, counted from 1, or the path of a page")
+    parser.add_argument("what", help="number of a recorded shell block of README.md, or the path of a page")
     parser.add_argument("--print", action="store_true", dest="only_print", help="print the block and do not run it")
     parser.add_argument("--installed", action="store_true", help="leave out what installs the environment")
     given = parser.parse_args()

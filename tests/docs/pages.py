@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,6 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 GENERATED = ROOT / "docs" / "reference" / "command-line.md"
-RECORDED = 2
-"""The README's first shell blocks: `.ci/run` runs them, and docs/record.py records what they print."""
 NEEDS = "# Needs "
 """How the first line of a block begins that no test runs: it says which hardware, key or network is needed."""
 
@@ -58,6 +57,12 @@ def commands(text: str) -> Iterator[list[str]]:
             if call and Path(call[0]).name in ("agent", "rl"):
                 yield [Path(call[0]).name, *call[1:]]
             call = []
+
+
+def recorded_blocks() -> dict[int, str]:
+    """The README's shell blocks that `.ci/run` runs and docs/record.py records, by the number of their mark."""
+    blocks: dict[int, str] = runpy.run_path(str(ROOT / "docs" / "record.py"))["recorded_blocks"]()
+    return blocks
 
 
 def inline_code(page: Path) -> list[str]:

@@ -10,7 +10,10 @@ import pytest
 from tests.docs.pages import GENERATED, ROOT, pages
 
 README_LINES = 150
-DOCUMENTS = [*pages(), *(ROOT / name for name in ("ARCHITECTURE.md", "AGENTS.md", "CHANGELOG.md", "bench/README.md"))]
+DOCUMENTS = [
+    *pages(),
+    *(ROOT / name for name in ("ARCHITECTURE.md", "AGENTS.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md")),
+]
 RESULTS = sorted((ROOT / "bench" / "results").iterdir())
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[\w-]+)?\)")
 
@@ -68,14 +71,40 @@ def test_the_readme_fits_a_reader():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES
 
 
+def tables_of_the_readme() -> dict[str, list[list[str]]]:
+    """The rows of the README's tables, by the title of their section."""
+    sections = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## ")
+    rows = {section.partition("\n")[0]: re.findall(r"^\| (?!-)(.*) \|$", section, re.MULTILINE) for section in sections}
+    return {title: [[cell.strip() for cell in row.split("|")] for row in found] for title, found in rows.items()}
+
+
+def numbers_in(text: str) -> list[str]:
+    return re.findall(r"\d[\d.,]*\d|\d", text)
+
+
 def test_every_figure_of_the_readme_stands_in_the_file_that_its_row_names():
-    table = (ROOT / "README.md").read_text(encoding="utf-8").split("## Results")[1].split("## ")[0]
-    rows = [line.strip("|").split(" | ") for line in table.splitlines() if "](bench/results/" in line]
-    assert len(rows) >= 5
-    for _, result, date, file in rows:
+    [titles, *rows] = tables_of_the_readme()["Results"]
+    assert titles == ["what", "value", "baseline", "hardware", "date", "file"]
+    assert len(rows) >= 15
+    for what, value, baseline, _, date, file in rows:
         text = (ROOT / _LINK.search(file)[1]).read_text(encoding="utf-8")
-        assert date.strip() in text, (date, file)
-        assert not [n for n in re.findall(r"\d[\d.,]*\d|\d", result) if n not in text], (result, file)
+        figures = numbers_in(f"{value} {baseline.partition('(')[0]}")
+        assert date in text, (what, date, file)
+        assert not [number for number in figures if number not in text], (what, file)
+
+
+def test_every_rate_of_other_judges_stands_in_its_result():
+    text = (ROOT / "bench" / "results" / "attack.md").read_text(encoding="utf-8").split("## ")[0]
+    for judge, accepted, *_ in tables_of_the_readme()["Beside other judges"][1:]:
+        name = re.match(r"[\w-]+", judge)[0].lower()
+        measured = re.search(rf"^\| {name} \|.*", text, re.MULTILINE)[0]
+        assert not [number for number in numbers_in(accepted) if number not in measured], judge
+
+
+def test_development_figures_are_called_so_and_unseen_suites_stand_beside_them():
+    rows = [row[0] for row in tables_of_the_readme()["Results"]]
+    assert not [what for what in rows if "KernelBench" in what and not what.startswith("development:")]
+    assert sum(what.startswith("**unseen**") for what in rows) >= 3
 
 
 def test_the_index_of_the_bench_names_every_result():
