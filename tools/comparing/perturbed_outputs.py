@@ -92,7 +92,8 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOut
 
     if expected.special() and expected.exact is not None:
         return _outputs_as_wrong_as_eager_nearby(prepared, expected)
-    perturbed = run_on(prepared, expected, expected.weights, perturb(expected.inputs, expected.rng, PERTURBATION_ULPS))
+    inputs = perturb(expected.inputs, expected.rng, PERTURBATION_ULPS, HALF_PERTURBATION_ULPS)
+    perturbed = run_on(prepared, expected, expected.weights, inputs)
     if expected.exact is None:
         return perturbed
     try:
@@ -102,7 +103,8 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOut
     perturbed = [s if gap is None else None for s, gap in zip(perturbed, off, strict=True)]
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
         for seed in range(expected.rng + 1, expected.rng + 1 + ROW_PERTURBATIONS):
-            other = run_on(prepared, expected, expected.weights, perturb_rows(expected.inputs, seed, PERTURBATION_ULPS))
+            inputs = perturb_rows(expected.inputs, seed, PERTURBATION_ULPS, HALF_PERTURBATION_ULPS)
+            other = run_on(prepared, expected, expected.weights, inputs)
             _raise_to_distances(off, expected.exact, other)
         with (usual := usual_forms()):
             other = run_on(prepared, expected, expected.weights, expected.inputs)

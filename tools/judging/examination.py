@@ -27,7 +27,7 @@ from kernelwright.tools.tracing.client import TracedCandidate
 if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
-DRAWS_IN_TURNS = (Draw.OWN, Draw.SPECIAL, Draw.ISOLATED)
+DRAWS_IN_TURNS = (Draw.MIXED_ROWS, Draw.AGREEING, Draw.ISOLATED)
 """Of the sizes at which one call is made."""
 LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
 """How many calls later the answer is looked at where something kept changes from call to call: least and most."""
@@ -116,15 +116,15 @@ class Examination:
             self._evidence.checks += checks.checks
 
     def _drawn(self, perturbed: bool) -> ExpectedOutputs:
-        """Sizes take turns: the problem's own numbers, numbers of several magnitudes, and few numbers among zeros, if
-        the reference is finite on them, else its own.
+        """Returns the draw of this size: sizes take turns between rows of several kinds, inputs that agree but for few
+        numbers, and few numbers among zeros. The problem's own draw stands in where the reference is not finite there.
         """
         draw = DRAWS_IN_TURNS[self._size.index % len(DRAWS_IN_TURNS)]
-        if draw is Draw.ISOLATED and self._problem.may_sort:
-            draw = Draw.OWN
+        if self._problem.may_sort:  # the order of many equal zeros is open
+            draw = Draw.SPECIAL if draw is Draw.AGREEING else Draw.OWN
         with contextlib.suppress(ProblemError):
             drawn = self._judge.expected(self._problem, self._seed, draw, 0, perturbed=perturbed)
-            if draw is Draw.OWN or drawn.finite():
+            if drawn.finite():
                 return drawn
         return self._judge.expected(self._problem, self._seed, Draw.OWN, 0, perturbed=perturbed)
 

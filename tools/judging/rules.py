@@ -50,6 +50,7 @@ WHERE = {
     Draw.NAMED: "numbers lie near those that the kernel names",
     Draw.SCALED: "rows are scaled by large and small powers of two",
     Draw.ISOLATED: "all but a few numbers of each row are zero",
+    Draw.MIXED_ROWS: "some rows hold zeros, some few numbers among zeros",
     Draw.ALONE: "all but a few numbers of each row are minus infinity",
     Draw.AGREEING: "two inputs agree but for a few numbers",
     Draw.CONVERGED: "one input is nearly another",

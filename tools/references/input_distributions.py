@@ -20,6 +20,7 @@ from kernelwright.tools.references.redrawing.isolation import (
     offset_rows,
     scale_rows,
 )
+from kernelwright.tools.references.redrawing.row_mixture import mix_rows
 
 CHUNK_ELEMENTS = 1 << 26
 """Elements mapped at a time."""
@@ -72,11 +73,15 @@ class Draw(StrEnum):
     (redrawing/carriers.py).
     """
     ISOLATED = "isolated"
-    """Zeros, but for two numbers of each row (redrawing/isolation.py)."""
+    """Zeros, but for a few numbers of each row (redrawing/isolation.py)."""
+    MIXED_ROWS = "mixed_rows"
+    """Rows take turns: the problem's own numbers, special ones, and few among zeros (redrawing/row_mixture.py)."""
     ALONE = "alone"
     """Minus infinities, but for two numbers of each row. Compared as with infinities."""
     AGREEING = "agreeing"
-    """Of two tensors of one form the second is the first, but for two numbers of each row."""
+    """Of two tensors of one form the second is the first, but for a few numbers of each row. Where no two have one
+    form, rows take turns.
+    """
     CONVERGED = "converged"
     """Of two tensors of one form the second is within 2^-8 of the first."""
     OFFSET = "offset"
@@ -370,10 +375,23 @@ _MAPS: dict[Draw, Callable[[Any, Any], Any]] = {
 }
 
 
+def _mix_rows(tensors: list[Any]) -> None:
+    mix_rows(tensors, lambda numbers: _mapped(numbers, _special))
+
+
+def _agree_or_mix_rows(tensors: list[Any]) -> None:
+    pairs = pairs_of_tensors(tensors)
+    if pairs:
+        let_agree(pairs)
+    else:
+        _mix_rows(tensors)
+
+
 _WHOLE_INPUTS: dict[Draw, Callable[[list[Any]], None]] = {
     Draw.ISOLATED: lambda tensors: isolate_largest(tensors, 0.0),
+    Draw.MIXED_ROWS: _mix_rows,
     Draw.ALONE: lambda tensors: isolate_largest(tensors, -math.inf),
-    Draw.AGREEING: lambda tensors: let_agree(pairs_of_tensors(tensors)),
+    Draw.AGREEING: _agree_or_mix_rows,
     Draw.CONVERGED: lambda tensors: let_converge(pairs_of_tensors(tensors)),
     Draw.OFFSET: offset_rows,
 }

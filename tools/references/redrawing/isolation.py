@@ -1,11 +1,12 @@
 """Draws in which few elements decide, so that no tolerance hides one that a kernel leaves out, and draws in which a
 formula that is not stable loses its digits.
 
-In each row two elements decide: one walks, from row to row, over the first, the last, the edges of blocks, and the
-second and the middle; the other is anywhere. All others contribute nothing: they are zero, minus infinity, or equal to
-what they are compared with.
+In each row a few elements decide: all but one walk, from row to row, over the first, the last, the edges of blocks, and
+the second and the middle; the last is anywhere. All others contribute nothing: they are zero, minus infinity, or equal
+to the elements that they are compared with. Six elements decide in a sum: without one of them the answer is wrong by a
+sixth. Among minus infinities, where the largest alone counts, there are two.
 
-Example: a row of 1,000 numbers becomes `[0, ..., 0, x[127], 0, ..., 0, x[406], 0, ...]`.
+Example: with two, a row of 1,000 numbers becomes `[0, ..., 0, x[127], 0, ..., 0, x[406], 0, ...]`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from kernelwright.tools.references.magnitudes import says_things_twice
 if TYPE_CHECKING:
     import torch
 
+ELEMENTS_OF_A_SUM, ELEMENTS_OF_A_MAXIMUM = 6, 2
+"""Elements of a row that decide, at most a quarter of the row but never fewer than two."""
 FIRST_BLOCK_EDGE, LAST_BLOCK_EDGE = 16, 1 << 14
 """Powers of two between these are block edges: the element before each and the element at it decide in turns."""
 TIMES_LARGER = 16.0
@@ -35,8 +38,8 @@ OFFSETS = (1e3, 1e4, 1e5)
 """Common offsets of rows in multiples of their spread: 1e3 in the first row, 1e4 in the second, and so on."""
 
 
-def deciding_elements(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a mask of the elements that decide: two in each row, and the last three of the tensor."""
+def deciding_elements(tensor: torch.Tensor, per_row: int = ELEMENTS_OF_A_SUM) -> torch.Tensor:
+    """Returns a mask of the elements that decide: a few in each row, and the last three of the tensor."""
     import torch
 
     columns = tensor.shape[-1]
@@ -44,7 +47,9 @@ def deciding_elements(tensor: torch.Tensor) -> torch.Tensor:
     walk = torch.tensor(_walk(columns), device=tensor.device)
     row = torch.arange(rows, device=tensor.device)
     mask = torch.zeros(rows, columns, dtype=torch.bool, device=tensor.device)
-    mask[row, walk[row % walk.numel()]] = True
+    walking = max(2, min(per_row, columns // 4)) - 1
+    for step in range(walking):
+        mask[row, walk[(row * walking + step) % walk.numel()]] = True
     mask[row, (row * 2654435761 + 40503) % 2147483647 % columns] = True
     mask.view(-1)[-min(3, columns) :] = True
     return mask.view(tensor.shape)
@@ -66,7 +71,8 @@ def isolate(tensor: torch.Tensor, filling: float) -> None:
     larger = tensor.abs().clamp_(min=mean).copysign_(tensor)
     if math.isinf(filling):
         larger.mul_(TIMES_LARGER)
-    zeros, decides = tensor == 0, deciding_elements(tensor)
+    zeros = tensor == 0
+    decides = deciding_elements(tensor, ELEMENTS_OF_A_MAXIMUM if math.isinf(filling) else ELEMENTS_OF_A_SUM)
     tensor.masked_fill_(~(decides | zeros), filling)
     tensor.copy_(larger.where(decides & ~zeros, tensor))
 

@@ -28,7 +28,7 @@ def get_init_inputs():
 
 
 def test_the_deciding_elements_walk_over_the_first_the_last_and_the_edges_of_blocks():
-    mask = deciding_elements(torch.zeros(12, 1000))
+    mask = deciding_elements(torch.zeros(12, 1000), per_row=2)
     assert bool((mask[:-1].sum(1) <= 2).all())
     assert bool((mask.sum(1) >= 1).all())
     assert [bool(mask[0, 0]), bool(mask[1, 999]), bool(mask[2, 15]), bool(mask[3, 16])] == [True] * 4
@@ -45,7 +45,8 @@ def test_isolated_numbers_stand_among_zeros_or_minus_infinities_and_zeros_stay()
     mean = float(x.abs().mean())
     large = x.abs().clamp(min=mean).copysign(x)
     assert bool(((zeros == 0) | (zeros == large)).all())
-    assert 8 <= int((zeros != 0).sum()) <= 19
+    assert 8 * 2 <= int((zeros != 0).sum()) <= 8 * 6 + 3
+    assert 8 <= int((alone > -torch.inf).sum()) <= 8 * 3 + 3  # two of each row, its zero, and the last three of all
     assert bool(((alone == -torch.inf) | (alone == 16 * large) | (x == 0)).all())
     assert bool((alone[:, 5] == 0).all())
     assert bool((alone > -torch.inf).any(-1).all())
@@ -66,7 +67,7 @@ def test_targets_agree_with_predictions_but_for_a_few_numbers():
     own = y.clone()
     apply_draw(Draw.AGREEING, [x, y])
     assert bool(((y == x) | (y == own)).all())
-    assert 20 <= int((y != x).sum()) <= 43
+    assert 20 * 2 <= int((y != x).sum()) <= 20 * 6 + 3
     apply_draw(Draw.CONVERGED, [x, y])
     assert 0 < float(((y - x).abs() / x.abs()).max()) < 0.1
 
@@ -74,7 +75,7 @@ def test_targets_agree_with_predictions_but_for_a_few_numbers():
 def test_probabilities_agree_with_logarithms_as_their_exponentials():
     logarithms, targets = torch.log_softmax(torch.randn(20, 100), -1), torch.softmax(torch.randn(20, 100), -1)
     apply_draw(Draw.AGREEING, [logarithms, targets])
-    assert int((targets == logarithms.exp()).sum()) > 1900
+    assert int((targets == logarithms.exp()).sum()) >= 2000 - 20 * 6 - 3
 
 
 def test_rows_get_offsets_of_a_thousand_to_a_hundred_thousand_times_their_spread():
