@@ -13,6 +13,20 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
+from kernelwright.tools.references.redrawing.element_maps import (
+    enlarged,
+    hash_of_values,
+    huge_magnitude,
+    made_negative,
+    made_tiny,
+    sign_of_hash,
+    with_infinities,
+    with_nan,
+    with_signs,
+    with_special_values,
+    with_wide_magnitudes,
+    with_zeros,
+)
 from kernelwright.tools.references.redrawing.isolation import (
     isolate_largest,
     let_agree,
@@ -90,7 +104,6 @@ class Draw(StrEnum):
     """Signed, each row times a power of two, every third row negative, as far from 1 as eager is accurate."""
 
 
-SPECIAL_MAGNITUDES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 RELATIVE_OFFSETS = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0**-6, -(2.0**-6), 0.25, -0.25)
 """Relative distances of values from a named number."""
 NEAR_OFFSETS = 6
@@ -162,7 +175,7 @@ def _meet(tensors: list[Any]) -> None:
     for first, second in pairs_of_tensors(tensors):
         if _is_symmetric(second) and not _is_symmetric(first):
             continue
-        h = _hash(first if first.shape == second.shape else second)
+        h = hash_of_values(first if first.shape == second.shape else second)
         both = (first != 0) & (second != 0)
         near = torch.tensor(RELATIVE_OFFSETS, dtype=first.dtype, device=first.device)[((h >> 8) % NEAR_OFFSETS).long()]
         second.copy_(torch.where(both & ((h >> 3) % 16 == 0), first * (1 + near), second))
@@ -181,7 +194,7 @@ def _name(tensor: Any, numbers: Sequence[float]) -> None:
     """Puts a named number, or one near it, at every third place that is not zero; the rows take turns."""
     import torch
 
-    h, width = _hash(tensor), tensor.shape[-1] if tensor.dim() else 1
+    h, width = hash_of_values(tensor), tensor.shape[-1] if tensor.dim() else 1
     row = torch.arange(tensor.numel(), device=tensor.device).div(width, rounding_mode="floor").view(tensor.shape)
     fitting = [n for n in numbers if n <= torch.finfo(tensor.dtype).max]
     if not fitting:
@@ -190,7 +203,7 @@ def _name(tensor: Any, numbers: Sequence[float]) -> None:
     near = torch.tensor(RELATIVE_OFFSETS, dtype=tensor.dtype, device=tensor.device)[
         ((h >> 6) % len(RELATIVE_OFFSETS)).long()
     ]
-    value = size * (1 + near) * _sign(h >> 4)
+    value = size * (1 + near) * sign_of_hash(h >> 4)
     tensor.copy_(torch.where((h % 3 == 0) & (tensor != 0), value, tensor))
 
 
@@ -252,7 +265,7 @@ def _both_infinities(tensor: Any) -> None:
         if bool((tensor == sign * float("inf")).any()):
             continue
         plain = tensor * sign
-        others = plain[plain < _huge(tensor)]
+        others = plain[plain < huge_magnitude(tensor)]
         if not others.numel() or (largest := others.max()) == 0:
             continue
         same = plain == largest
@@ -272,111 +285,27 @@ def _map_flat(flat: Any, draw: Draw) -> None:
 
 
 def _mapped(values: Any, how: Callable[[Any, Any], Any]) -> Any:
-    return how(values, _hash(values))
-
-
-def _hash(values: Any) -> Any:
-    """int32, 24 bits, a function of each value's bits alone."""
-    import torch
-
-    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
-    mixed = values.contiguous().view(bits)
-    if bits is torch.int64:
-        mixed = mixed ^ (mixed >> 32)
-    mixed = mixed.to(torch.int32) * -1640531527
-    mixed = (mixed ^ (mixed >> 15)) * -2048144777
-    return (mixed >> 8) & 0xFFFFFF
-
-
-def _sign(h: Any) -> Any:
-    return 1 - 2 * (h & 1)
-
-
-def _signed(x: Any, h: Any) -> Any:
-    return x * _sign(h)
-
-
-def _large(x: Any, h: Any) -> Any:
-    return x * _sign(h) * 19.7
-
-
-def _wide(x: Any, h: Any) -> Any:
-    import torch
-
-    return x * _sign(h) * torch.exp2(((h >> 1) % 17 - 12).to(x.dtype))
-
-
-def _special(x: Any, h: Any) -> Any:
-    import torch
-
-    grown = torch.where((h >> 5) % 64 == 0, x * 100, x)
-    whole = torch.tensor(SPECIAL_MAGNITUDES, dtype=x.dtype, device=x.device)[
-        ((h >> 12) % len(SPECIAL_MAGNITUDES)).long()
-    ]
-    grown = torch.where(((h >> 1) % 16 == 1) & (x != 0), whole, grown) * _sign(h)
-    return torch.where((h >> 1) % 16 == 0, _zero(x, h), grown)
-
-
-def _tiny(x: Any, h: Any) -> Any:
-    return x * 1e-4
-
-
-def _nan(x: Any, h: Any) -> Any:
-    import torch
-
-    return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("nan")), x)
-
-
-def _negative(x: Any, h: Any) -> Any:
-    return -x.abs()
-
-
-def _zeros(x: Any, h: Any) -> Any:
-    import torch
-
-    return torch.where((h >> 1) % 16 == 0, _zero(x, h), x)
-
-
-def _zero(x: Any, h: Any) -> Any:
-    """Zeros, half of them with a sign: -0.0."""
-    import torch
-
-    return torch.zeros_like(x) * _sign(h >> 9)
-
-
-def _huge(x: Any) -> float:
-    import torch
-
-    return 1e3 if x.dtype == torch.float16 else 4e6
-
-
-def _infinite(x: Any, h: Any) -> Any:
-    import torch
-
-    most = math.log2(_huge(x))
-    power = torch.exp2((most - (h >> 9) % int(most * 0.7)).to(x.dtype))
-    grown = torch.where((h >> 1) % 41 == 0, x.sign() * power, x)
-    return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("inf")), grown) * _sign(h)
+    return how(values, hash_of_values(values))
 
 
 _MAPS: dict[Draw, Callable[[Any, Any], Any]] = {
-    Draw.SIGNED: _signed,
-    Draw.LARGE: _large,
-    Draw.WIDE: _wide,
-    Draw.SPECIAL: _special,
-    Draw.NEGATIVE: _negative,
-    Draw.NAN: _nan,
-    Draw.ZERO_ROWS: _zeros,
-    Draw.TINY: _tiny,
-    Draw.INFINITE: _infinite,
-    Draw.MEETING: _signed,
-    Draw.NAMED: _signed,
-    Draw.SCALED: _signed,
+    Draw.SIGNED: with_signs,
+    Draw.LARGE: enlarged,
+    Draw.WIDE: with_wide_magnitudes,
+    Draw.SPECIAL: with_special_values,
+    Draw.NEGATIVE: made_negative,
+    Draw.NAN: with_nan,
+    Draw.ZERO_ROWS: with_zeros,
+    Draw.TINY: made_tiny,
+    Draw.INFINITE: with_infinities,
+    Draw.MEETING: with_signs,
+    Draw.NAMED: with_signs,
+    Draw.SCALED: with_signs,
 }
 
 
 def _mix_rows(tensors: list[Any]) -> None:
-    mix_rows(tensors, lambda numbers: _mapped(numbers, _special))
+    mix_rows(tensors, lambda numbers: _mapped(numbers, with_special_values))
 
 
 def _agree_or_mix_rows(tensors: list[Any]) -> None:

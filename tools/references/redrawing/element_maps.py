@@ -1,0 +1,105 @@
+"""Element-wise maps of the numbers of a problem's own draw. Each takes values and their hashes, tensors of one shape,
+and returns new values; zeros stay zeros, and equal values stay equal, so tensors keep their structure.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+SPECIAL_MAGNITUDES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
+
+
+def hash_of_values(values: Any) -> Any:
+    """int32, 24 bits, a function of each value's bits alone."""
+    import torch
+
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
+    mixed = values.contiguous().view(bits)
+    if bits is torch.int64:
+        mixed = mixed ^ (mixed >> 32)
+    mixed = mixed.to(torch.int32) * -1640531527
+    mixed = (mixed ^ (mixed >> 15)) * -2048144777
+    return (mixed >> 8) & 0xFFFFFF
+
+
+def sign_of_hash(h: Any) -> Any:
+    """Returns 1 or -1 for each element, by its hash."""
+    return 1 - 2 * (h & 1)
+
+
+def with_signs(x: Any, h: Any) -> Any:
+    """Returns the values with half of the signs changed."""
+    return x * sign_of_hash(h)
+
+
+def enlarged(x: Any, h: Any) -> Any:
+    """Returns signed values, 19.7 times as large."""
+    return x * sign_of_hash(h) * 19.7
+
+
+def with_wide_magnitudes(x: Any, h: Any) -> Any:
+    """Returns signed values over sixteen powers of two."""
+    import torch
+
+    return x * sign_of_hash(h) * torch.exp2(((h >> 1) % 17 - 12).to(x.dtype))
+
+
+def with_special_values(x: Any, h: Any) -> Any:
+    """Returns signed values, some of them zero, simple, or a hundred times as large."""
+    import torch
+
+    grown = torch.where((h >> 5) % 64 == 0, x * 100, x)
+    whole = torch.tensor(SPECIAL_MAGNITUDES, dtype=x.dtype, device=x.device)[
+        ((h >> 12) % len(SPECIAL_MAGNITUDES)).long()
+    ]
+    grown = torch.where(((h >> 1) % 16 == 1) & (x != 0), whole, grown) * sign_of_hash(h)
+    return torch.where((h >> 1) % 16 == 0, zero(x, h), grown)
+
+
+def made_tiny(x: Any, h: Any) -> Any:
+    """Returns a ten-thousandth of the values."""
+    return x * 1e-4
+
+
+def with_nan(x: Any, h: Any) -> Any:
+    """Returns the values, one in 97 of them NaN."""
+    import torch
+
+    return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("nan")), x)
+
+
+def made_negative(x: Any, h: Any) -> Any:
+    """Returns the values below zero."""
+    return -x.abs()
+
+
+def with_zeros(x: Any, h: Any) -> Any:
+    """Returns the values, one in sixteen of them zero."""
+    import torch
+
+    return torch.where((h >> 1) % 16 == 0, zero(x, h), x)
+
+
+def zero(x: Any, h: Any) -> Any:
+    """Zeros, half of them with a sign: -0.0."""
+    import torch
+
+    return torch.zeros_like(x) * sign_of_hash(h >> 9)
+
+
+def huge_magnitude(x: Any) -> float:
+    """Returns a magnitude that is large in a dtype and whose square is finite in float32."""
+    import torch
+
+    return 1e3 if x.dtype == torch.float16 else 4e6
+
+
+def with_infinities(x: Any, h: Any) -> Any:
+    """Returns signed values, some of them infinite, some large powers of two."""
+    import torch
+
+    most = math.log2(huge_magnitude(x))
+    power = torch.exp2((most - (h >> 9) % int(most * 0.7)).to(x.dtype))
+    grown = torch.where((h >> 1) % 41 == 0, x.sign() * power, x)
+    return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("inf")), grown) * sign_of_hash(h)
