@@ -40,15 +40,19 @@ async def draw(database: Path) -> str:
             return viewer.export_screenshot()
 
 
+def run_answers(folder: Path) -> None:
+    """Runs `agent solve` on the three answers in a folder, which then holds runs.db."""
+    (folder / "answers.json").write_text(json.dumps({"parts": [{"answers": answers()}]}))
+    line = ["solve", "fused silu", "--policy", "scripted:answers.json", "--device", "cpu", "--db", "runs.db"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run([sys.executable, "-m", "kernelwright.agent", *line], cwd=folder, env=environment, check=True)
+
+
 def main() -> None:
     sys.path.insert(0, str(ROOT / "src"))
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        (folder / "answers.json").write_text(json.dumps({"parts": [{"answers": answers()}]}))
-        line = ["solve", "fused silu", "--policy", "scripted:answers.json", "--device", "cpu", "--db", "runs.db"]
-        told = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-        subprocess.run([sys.executable, "-m", "kernelwright.agent", *line], cwd=folder, env=told, check=True)
-        picture = asyncio.run(draw(folder / "runs.db"))
+    with tempfile.TemporaryDirectory() as folder:
+        run_answers(Path(folder))
+        picture = asyncio.run(draw(Path(folder, "runs.db")))
     without_fonts = re.sub(
         r"\s*@font-face \{.*?\}", "", picture, flags=re.DOTALL
     )  # they would be loaded from elsewhere
