@@ -93,7 +93,7 @@ TRUSTED_PART_OF_TRACING = {
     "kernelwright.tools.tracing.client",
 }
 """Of the room in which candidates run: the value that crosses, what reads it, and who asks for it."""
-SANDBOXED = {"tools/launchless/service.py", "tools/replaying/service.py"}
+SANDBOXED = {"tools/replaying/service.py"}
 
 
 def test_the_trusted_side_never_imports_what_runs_a_candidate():

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
@@ -42,7 +42,6 @@ from kernelwright.tools.verdict_cache import VerdictCache
 
 if TYPE_CHECKING:
     from kernelwright.tools.hardware.gpus import Gpu
-    from kernelwright.tools.launchless.launchless_compile import LaunchlessCompilation
 
 log = logging.getLogger(__name__)
 RESOURCE_ERRNOS = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT})
@@ -243,12 +242,6 @@ class Evaluator:
         return await asyncio.wrap_future(self.submit(problem, source, options, progress))
 
     # -------------------------------------------------------------- beside verdicts
-    def compile_launchless(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> LaunchlessCompilation:
-        """Compiles kernels that nobody launches. Raises InfrastructureError."""
-        from kernelwright.tools.launchless.launchless_compile import compile_launchless
-
-        return compile_launchless(self._zygote(ProcessKind.COMPILE), source, targets, seconds=seconds)
-
     def trial(self, problem: Problem, source: str, calls: int, options: Options | None = None) -> TrialTimes:
         """Times a few calls of one text at the problem's own size on the GPU: no verdict. Raises as `evaluate`."""
         asked, front = options or Options(), self.front()

@@ -34,8 +34,6 @@ class CorpusFacts(Value):
     exact_duplicates: int = 0
     compiled: dict[str, tuple[int, int]] = {}
     """Target -> rows that compile, rows that were tried; by a real launch."""
-    assumed: dict[str, tuple[int, int]] = {}
-    """The same of rows whose kernels nothing launches: the signature was assumed."""
     correct: tuple[int, int] = (0, 0)
     prompt_characters: dict[str, int] = {}
     """Quantile -> length."""
@@ -75,7 +73,6 @@ class Tally:
         self._graphs: set[str] = set()
         self._problems: set[str] = set()
         self._compiled: dict[str, list[int]] = {}
-        self._assumed: dict[str, list[int]] = {}
         self._correct = [0, 0]
         self._lengths: list[tuple[int, int]] = []
         self._leaks: list[str] = []
@@ -104,7 +101,7 @@ class Tally:
 
     def _labels(self, row: Row) -> None:
         for target, passed in row.compile.items():
-            counts = (self._assumed if row.assumed else self._compiled).setdefault(target, [0, 0])
+            counts = self._compiled.setdefault(target, [0, 0])
             counts[0] += passed
             counts[1] += 1
         if row.correct is not None:
@@ -139,7 +136,6 @@ class Tally:
             graphs=len(self._graphs),
             exact_duplicates=self._doubles,
             compiled={target: (counts[0], counts[1]) for target, counts in self._compiled.items()},
-            assumed={target: (counts[0], counts[1]) for target, counts in self._assumed.items()},
             correct=(self._correct[0], self._correct[1]),
             prompt_characters=_quantiles([p for p, _ in self._lengths]),
             completion_characters=_quantiles([c for _, c in self._lengths]),

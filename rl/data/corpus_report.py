@@ -138,10 +138,6 @@ def remarks(cleaned: CleaningResult, labelled: LabelCounts | None) -> list[str]:
     if not cleaned.kept:
         lines.append(f"Nothing is left of {cleaned.rows:,} rows: the corpus is empty.")
     if labelled is not None:
-        if labelled.assumed:
-            lines.append(
-                f"{labelled.assumed:,} rows labelled with an assumed signature: nothing launches their kernels."
-            )
         lines += [f"{count:,} rows not labelled: {reason}." for reason, count in labelled.unlabelled.items()]
     return lines
 
@@ -154,12 +150,6 @@ def _labels(facts: CorpusFacts) -> list[str]:
     lines = ["## Labels of the tools", ""]
     for target, (passed, tried) in facts.compiled.items():
         lines.append(f"- compiles for {target}: {passed:,} of {tried:,} tried ({passed / tried:.1%})")
-    for target, (passed, tried) in facts.assumed.items():
-        lines.append(
-            f"- compiles for {target} with an assumed signature, for nothing launches the kernel: "
-            f"{passed:,} of {tried:,} labelled "
-            f"({passed / tried:.1%}; a failure is labelled only where no signature can help)"
-        )
     right, tried = facts.correct
     lines.append(
         f"- correct: {right:,} of {tried:,} judged ({right / tried:.1%})" if tried else "- correctness was not judged"

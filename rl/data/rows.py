@@ -22,7 +22,7 @@ SHARD_ROWS = 4096
 """Rows of one file. A shard of long rows is some tens of MB in memory."""
 READ_ROWS = 512
 PARQUET_MAGIC = b"PAR1"
-OPTIONAL_COLUMNS = frozenset({"assumed", "messages"})
+OPTIONAL_COLUMNS = frozenset({"messages"})
 """Columns that corpora of an earlier version lack."""
 
 
@@ -88,10 +88,6 @@ class Row(Value):
     """Whether it compiles, by target: `{"sm_90": True}`. A target that was not tried is absent."""
     correct: bool | None = None
     """The tools' verdict on correctness; None where it was not asked for."""
-    assumed: str = ""
-    """The signature that `compile` assumed where nothing launches the kernels: `add(x_ptr: *fp32, n: i32, BLOCK=256)`;
-    empty where a launch gave it.
-    """
 
 
 def row_of(kind: Kind, prompt: str, completion: str, **facts: Any) -> Row:

@@ -14,7 +14,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from kernelwright.rl.data.cleaning.launchless_rows import label_launchless, launchless_program
 from kernelwright.rl.data.rows import Row, read_rows, shards, write_shard
 from kernelwright.rl.data.worker import evaluating, evaluator
 from kernelwright.tools.report import Value
@@ -27,7 +26,6 @@ class MissingLabel(StrEnum):
     NO_ENTRY_POINT = "no entry point (class ModelNew)"
     UNUSABLE_REFERENCE = "the reference cannot be used"
     """It has no Model or no inputs, or fails by itself."""
-    NO_SIGNATURE = "a kernel that nothing launches, and no signature that was tried compiles"
 
 
 class LabelCounts(Value):
@@ -38,8 +36,6 @@ class LabelCounts(Value):
     """Number of rows with labels."""
     unlabelled: dict[MissingLabel, int] = {}
     compiled: dict[str, int] = {}
-    assumed: int = 0
-    """Those of the judged rows whose signature was assumed, since nothing launches their kernels."""
     correct: int = 0
 
 
@@ -66,10 +62,8 @@ def label_corpus(
 
 
 def _wants(row: Row, targets: Sequence[str], correct: bool) -> bool:
-    if _lacks(row) and not launchless_program(row):
-        return False
     if _lacks(row):
-        return any(target not in row.compile for target in targets)
+        return False
     return any(target not in row.compile for target in targets) or (correct and row.correct is None)
 
 
@@ -80,15 +74,12 @@ def _lacks(row: Row) -> MissingLabel | None:
 
 
 def _why(row: Row) -> MissingLabel:
-    """Says why a row that was tried has no label."""
-    why = _lacks(row)
-    if why is None:
-        return MissingLabel.UNUSABLE_REFERENCE
-    return MissingLabel.NO_SIGNATURE if launchless_program(row) else why
+    """Returns the reason why a row has no label."""
+    return _lacks(row) or MissingLabel.UNUSABLE_REFERENCE
 
 
 def _added(total: LabelCounts, rows: Iterable[Row], targets: Sequence[str]) -> LabelCounts:
-    compiled, count, judged, right, assumed = dict(total.compiled), 0, 0, 0, 0
+    compiled, count, judged, right = dict(total.compiled), 0, 0, 0
     unlabelled = Counter(total.unlabelled)
     for row in rows:
         count += 1
@@ -97,7 +88,6 @@ def _added(total: LabelCounts, rows: Iterable[Row], targets: Sequence[str]) -> L
         else:
             unlabelled[_why(row)] += 1
         right += row.correct is True
-        assumed += bool(row.assumed)
         for target in targets:
             compiled[target] = compiled.get(target, 0) + row.compile.get(target, False)
     return LabelCounts(
@@ -105,7 +95,6 @@ def _added(total: LabelCounts, rows: Iterable[Row], targets: Sequence[str]) -> L
         judged=total.judged + judged,
         unlabelled=dict(unlabelled),
         compiled=compiled,
-        assumed=total.assumed + assumed,
         correct=total.correct + right,
     )
 
@@ -119,8 +108,6 @@ def label_row(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
     from kernelwright.tools.problem import Problem, ProblemError
 
     row, targets, correct = asked
-    if _lacks(row):
-        return label_launchless(row, targets, evaluator())
     problem = Problem(name=row.problem or "row", source=row.reference)
     options = Options(targets=targets, sizes=0, profile=False, torch_compile=False, interpret=correct)
     try:

@@ -64,3 +64,14 @@ def test_a_shard_that_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(ValueError, match="broke"):
         write_rows(tmp_path, rows())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_of_an_earlier_version_is_passed_over(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    write_rows(tmp_path, [row()])
+    [path] = tmp_path.glob("*.parquet")
+    table = pq.read_table(path)
+    pq.write_table(table.append_column("assumed", pa.array(["add(x: *fp32)"])), path)
+    assert list(read_rows(tmp_path)) == [row()]

@@ -1,1 +1,0 @@
-"""Kernels without a launch: which signatures their text speaks for, and whether they compile with one of them."""
