@@ -10,6 +10,8 @@ import pytest
 from tests.docs.pages import GENERATED, ROOT, pages
 
 README_LINES = 150
+MAX_WORDS_OF_A_CELL = 25
+BENCH_COLUMNS = ("what", "value", "goal or baseline", "hardware", "date", "file")
 DOCUMENTS = [
     *pages(),
     *(ROOT / name for name in ("ARCHITECTURE.md", "AGENTS.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md")),
@@ -115,6 +117,29 @@ def test_the_index_of_the_bench_names_every_result():
     ]
 
 
+def rows_of_the_bench() -> list[tuple[str, list[str]]]:
+    """The rows of the index of the bench that have a value, each with the text of its section."""
+    sections = (ROOT / "bench" / "README.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    rows = [(text, row) for text in sections for row in re.findall(r"^\| (?!-|what)(.*) \|$", text, re.MULTILINE)]
+    cells = [(text, [cell.strip() for cell in row.split("|")]) for text, row in rows]
+    return [(text, row) for text, row in cells if len(row) == len(BENCH_COLUMNS)]
+
+
+def test_every_value_of_the_index_of_the_bench_stands_in_the_file_of_its_row():
+    assert len(rows_of_the_bench()) > 80
+    for _, (what, value, _, _, date, files) in rows_of_the_bench():
+        texts = "".join((ROOT / "bench" / link).read_text(encoding="utf-8") for link in _LINK.findall(files))
+        assert date.partition(" to ")[0] in texts, what
+        assert not [number for number in numbers_in(value) if number not in texts], what
+
+
+def test_the_index_of_the_bench_has_short_cells_and_calls_development_figures_so():
+    for section, row in rows_of_the_bench():
+        assert max(len(cell.split()) for cell in row) <= MAX_WORDS_OF_A_CELL, row
+        if "KernelBench level" in row[0]:
+            assert row[0].startswith("development:") or "All rows are development figures" in section, row
+
+
 def test_the_index_of_the_bench_names_every_script():
     """A file that another script of the bench imports or starts is a part of that one."""
     index = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
@@ -133,3 +158,12 @@ def test_the_page_of_the_command_line_has_every_command_and_option():
             section = page.split(f"### {words}\n")[1].split("\n### ")[0]
             names = [name for one in command.params for name in one.opts if name.startswith("--")]
             assert not [name for name in names if name != "--help" and f"`{name}`" not in section], words
+
+
+@pytest.mark.parametrize("development, unseen", [("61.1", "5.3 %"), ("157 of 200", "4 to 14 %")])
+def test_every_page_with_a_development_figure_has_the_unseen_one_beside_it(development, unseen):
+    results = (ROOT / "bench" / "results").glob("*.md")
+    texts = [path.read_text(encoding="utf-8") for path in (*DOCUMENTS, *results, ROOT / "policies/weights/README.md")]
+    with_figure = [text for text in texts if development in text]
+    assert len(with_figure) >= 4
+    assert all(unseen in text for text in with_figure)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bench.near_copies import candidate
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Fault
+from tests.copied_references import candidate
 
 TEXT = """
 import collections
