@@ -160,7 +160,7 @@ def test_the_page_of_the_command_line_has_every_command_and_option():
             assert not [name for name in names if name != "--help" and f"`{name}`" not in section], words
 
 
-@pytest.mark.parametrize("development, unseen", [("61.1", "5.3 %"), ("157 of 200", "4 to 14 %")])
+@pytest.mark.parametrize(("development", "unseen"), [("61.1", "5.3 %"), ("157 of 200", "4 to 14 %")])
 def test_every_page_with_a_development_figure_has_the_unseen_one_beside_it(development, unseen):
     results = (ROOT / "bench" / "results").glob("*.md")
     texts = [path.read_text(encoding="utf-8") for path in (*DOCUMENTS, *results, ROOT / "policies/weights/README.md")]
