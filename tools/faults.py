@@ -58,6 +58,7 @@ class Fault(StrEnum):
     SHAPE = "shape"
     DTYPE = "dtype"
     LAYOUT = "layout"
+    """Wrong on inputs that are not contiguous (transposed, sliced, expanded); or an output of another layout."""
     ALIAS = "alias"
     """The output is an input or a weight, or a view of one, and the reference's is not."""
     MISMATCH = "mismatch"
@@ -255,3 +256,15 @@ class Tried(Value):
     outcome: SizeOutcome = SizeOutcome.RIGHT
     message: str = ""
     """What was said of a candidate that was wrong or refused."""
+
+
+class LayoutCheck(Value):
+    """One call of a candidate on inputs that lie in memory otherwise than the problem gives them."""
+
+    layouts: dict[str, str] = {}
+    """`input 0 (x)` -> `transposed (strides (1, 64))`, for each input that lies otherwise."""
+    outcome: SizeOutcome = SizeOutcome.RIGHT
+    """RIGHT, WRONG, OUTSIDE_CONTRACT where the host code raises, REFUSED, or UNUSED where nothing could be said."""
+    message: str = ""
+    """What was said of a candidate that was wrong or raised."""
+    mismatch: Mismatch | None = None

@@ -13,9 +13,11 @@ from typing import Any
 
 from kernelwright.tools.judging.front import Front, TracesAndCompiles, without_failed_configurations
 from kernelwright.tools.judging.judge import Judge
+from kernelwright.tools.judging.layouts.culprits import name_culprits
+from kernelwright.tools.judging.layouts.layout_draws import with_layouts
 from kernelwright.tools.judging.options import Lane, Options
 from kernelwright.tools.judging.own_work import Rule
-from kernelwright.tools.judging.rules import Rules
+from kernelwright.tools.judging.rules import JudgeFindings, Rules
 from kernelwright.tools.judging.turns import Turns
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.admission import admit
@@ -79,7 +81,7 @@ class Ladder:
     ) -> None:
         self._resources, self._say = resources, say
         self._problem, self._source, self._asked = problem, source, asked
-        self._rules = Rules(own_work=rule, seconds=asked.seconds)
+        self._rules = Rules(own_work=rule, seconds=asked.seconds, contiguous_inputs=asked.contiguous_inputs)
 
     def climb(self, report: Report) -> Report:
         """The report with every rung that was reached.
@@ -104,6 +106,7 @@ class Ladder:
         with lane, nullcontext() if resources.on_gpu else single_threaded():
             self._say("tracing")
             selection = select_sizes(problem, self._source, resources.device, seed, asked.sizes)
+            selection = with_layouts(selection, seed)
             candidate, compiles, binaries = front.traced_and_compiled(
                 problem, self._source, selection, asked, seed, self._say
             )
@@ -133,7 +136,7 @@ class Ladder:
             if not free:
                 return unchanged
             problem, fixed = with_fixed_sizes(self._problem, free)
-            chosen = select_sizes(problem, self._source, "cpu", seed, asked.sizes)
+            chosen = with_layouts(select_sizes(problem, self._source, "cpu", seed, asked.sizes), seed)
             if chosen.too_large or not chosen.base.sizes:
                 return unchanged
             self._say("tracing within the sizes that the candidate takes")
@@ -153,7 +156,8 @@ class Ladder:
             return _without_answers(report, selection.too_large, selection.too_large)
         self._say("interpreting at small sizes")
         with self._at(Lane.CPU):
-            judged = judge.judge(candidate, selection.base, selection.others, seed, self._rules, progress=self._say)
+            judged = judge.judge(candidate, selection.base, selection.variants, seed, self._rules, progress=self._say)
+            judged = self._with_culprits(judge, judged, selection, seed)
             judged = self._resources.front().all_kernels_checked(
                 judge, judged, self._problem, self._source, candidate, selection, seed, self._asked, self._rules
             )
@@ -174,13 +178,27 @@ class Ladder:
         with self._at(Lane.GPU, shared=True):  # the other sizes are small
             self._say("judging on the GPU")
             judged = judge.judge(
-                candidate, selection.base, selection.others, seed, self._rules, binaries=binaries, progress=self._say,
-                take_whole=take_whole,
+                candidate, selection.base, selection.variants, seed, self._rules, binaries=binaries,
+                progress=self._say, take_whole=take_whole,
             )  # fmt: skip
+            judged = self._with_culprits(judge, judged, selection, seed)
             report = with_verdict(report, self._problem, judged, Rung.CORRECTNESS, correctness=judged.result)
             if report.correct and self._asked.profile:
                 report = self._profiled(judge, report, candidate, selection, seed, binaries)
         return self._extras(report) if report.correct and self._asked.profile else report
+
+    def _with_culprits(self, judge: Judge, judged: JudgeFindings, selection: Selection, seed: int) -> JudgeFindings:
+        """Returns the findings with the inputs whose strides a candidate ignores, which is traced once more for it."""
+
+        def trace(variants: Selection) -> tuple[TracedCandidate, Mapping[str, Any]]:
+            front: TracesAndCompiles = self._resources.elsewhere or self._resources.front()
+            asked = self._asked.with_(targets=self._asked.targets[:1])
+            candidate, _, binaries = front.traced_and_compiled(
+                self._problem, self._source, variants, asked, seed, self._say
+            )
+            return without_failed_configurations(candidate, binaries), binaries
+
+        return name_culprits(judge, judged, selection, trace, seed, self._rules)
 
     def _profiled(
         self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int,

@@ -18,6 +18,7 @@ from kernelwright.tools.faults import (
     Failure,
     Fault,
     InfrastructureError,
+    LayoutCheck,
     Mismatch,
     Number,
     Pattern,
@@ -56,6 +57,7 @@ __all__ = [
     "Isolation",
     "KernelResources",
     "LaunchTime",
+    "LayoutCheck",
     "Mismatch",
     "MixedTimings",
     "Neighbour",
@@ -246,6 +248,8 @@ class CorrectnessResult(Value):
     """
     tried: tuple[Tried, ...] = ()
     """The sizes that it was checked at, in order, with their outcomes."""
+    layouts: tuple[LayoutCheck, ...] = ()
+    """The calls on inputs in other memory layouts (transposed, sliced, expanded) at one of the sizes."""
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 

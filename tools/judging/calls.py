@@ -8,6 +8,7 @@ from typing import Any
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.forms_of_outputs import overlaps
 from kernelwright.tools.comparing.on_the_host import ask_with_host_memory
+from kernelwright.tools.judging.layouts.input_layouts import InputLayout, copy_values
 from kernelwright.tools.judging.state import state_of
 from kernelwright.tools.judging.weights.mapping import (
     map_by_name,
@@ -20,7 +21,7 @@ from kernelwright.tools.references.prepared_problem import (
     ExpectedOutputs,
     PreparedProblem,
 )
-from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
+from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor, TensorForm
 from kernelwright.tools.references.weights import Position, weights_of
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply
@@ -52,6 +53,8 @@ class CandidateCalls:
         self._tree, self._inputs = inputs[0], list(inputs[1])
         self.is_first = True
         """Whether the next call is the first one after the module was set up."""
+        self.layouts: Sequence[InputLayout | None] = ()
+        """Layouts of the inputs that are tensors, to be set before the first call; empty for the problem's own."""
         self.configuration: int | None = None
         """The configuration of autotuned launches; None: one by the seed of the call."""
 
@@ -206,13 +209,28 @@ class CandidateCalls:
         if not self._places:
             self._places = self._shared([o for o in self.returned(expected) if isinstance(o, torch.Tensor)])
         if not self._tree:
-            self._inputs = self._shared(tensors)
+            self._inputs = self._laid_out(tensors) if self.layouts else self._shared(tensors)
             waiting = iter(self._inputs)
             given = self.prepared.reference.arguments(expected.inputs)
             self._tree = [wire.describe(v, lambda _: next(waiting).spec) for v in given]
             return
         for shared, value in zip(self._inputs, tensors, strict=True):
-            shared.tensor.copy_(value)
+            copy_values(shared.tensor, value)
+
+    def _laid_out(self, tensors: Sequence[Any]) -> list[SharedTensor]:
+        """Returns memory that holds these tensors in the layouts. What lies between their elements is filled as margins
+        are, so that a kernel which takes it for elements is wrong.
+        """
+        forms = []
+        for tensor, layout in zip(tensors, self.layouts, strict=True):
+            strides = tensor.stride() if layout is None else layout.strides
+            offset = 0 if layout is None else layout.offset
+            forms.append(TensorForm(tensor.shape, strides, tensor.dtype, offset))
+        placed = self._buffers.placed(forms)
+        for shared, tensor in zip(placed, tensors, strict=True):
+            shared.memory.fill_(MARGIN_BYTE)
+            copy_values(shared.tensor, tensor)
+        return placed
 
     @property
     def keeps_state(self) -> bool:

@@ -47,6 +47,7 @@ from kernelwright.tools.report import (
     Failed,
     Fault,
     KernelResources,
+    LayoutCheck,
     OwnWork,
     ProfileResult,
 )
@@ -170,7 +171,7 @@ class Judge:
     ) -> JudgeFindings:  # fmt: skip
         """One candidate's correctness.
 
-        take_whole: called before the base size, with nothing under way on the GPU; from then on nobody else is judged
+        others: the other sizes, and variants of one with inputs in other layouts. take_whole: called before the base size, with nothing under way on the GPU; from then on nobody else is judged
         there. Never raises for what a candidate does; raises ProblemError where the reference fails at its base size,
         or is random and its numbers differ from the candidate's.
         """
@@ -238,6 +239,18 @@ class Judge:
         finally:
             self._release()
         return verdict.judged(failure)
+
+    def check_layouts(
+        self, candidate: TracedCandidate, variant: AtSize, seed: int, rules: Rules, binaries: Mapping[str, Any]
+    ) -> tuple[LayoutCheck, ...]:
+        """Calls a candidate on one variant of a size, with inputs in other layouts, and nothing else."""
+        verdict = Verdict(self, candidate, seed, rules, binaries, lambda _: None)
+        with self._on_own_device():
+            try:
+                failure = verdict.check_layouts([variant])
+            finally:
+                self._release()
+        return verdict.judged(failure).result.layouts
 
     def profile(
         self, candidate: TracedCandidate, base: AtSize, seed: int, rule: Rule, work: OwnWork | None,

@@ -41,6 +41,10 @@ class Options(Value):
     """Whether a module that draws random numbers in training mode is judged as it is built, and refused as random;
     otherwise it is judged in eval mode.
     """
+    contiguous_inputs: bool = False
+    """Whether a kernel that is right on contiguous inputs alone counts as correct. It is then told as a warning and in
+    `CorrectnessResult.layouts`; otherwise it is refused with the fault `layout`.
+    """
     interpret: bool | None = None
     """The interpreted rung; None: where there is no GPU."""
     compile_seconds: float = 60.0

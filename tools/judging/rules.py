@@ -9,6 +9,7 @@ from typing import Any
 
 from kernelwright.tools.compiling.text.named_numbers import named_numbers
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
+from kernelwright.tools.judging.layouts.input_layouts import InputLayout
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import OF_PAIRS, Draw, pairs_of_tensors
@@ -68,6 +69,8 @@ class Rules:
     """Seconds for all of its replays."""
     may_refuse: float = 0.5
     """Share of the other sizes at which the candidate's host code may raise."""
+    contiguous_inputs: bool = False
+    """Whether a candidate may be wrong on inputs in other layouts than the problem's own."""
 
 
 class Thoroughness(Enum):
@@ -94,6 +97,10 @@ class AtSize(Value):
     """Whether the candidate may not refuse it."""
     one_call: bool = False
     """Whether one call is all that is made there however long it is: it is larger than most, and there are several."""
+    layouts: tuple[InputLayout | None, ...] = ()
+    """The layout of each input that is a tensor, None for the problem's own; empty where all are the problem's own."""
+    like: int | None = None
+    """With `layouts`: the index of the trace at this size with the problem's own layouts, where there is one."""
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.judging.compile_report import late_kernel
 from kernelwright.tools.judging.examination import Evidence, Examination
+from kernelwright.tools.judging.layouts.layout_checks import LayoutChecks, failure_of_layouts
 from kernelwright.tools.judging.rules import (
     AtSize,
     JudgeFindings,
@@ -27,6 +28,7 @@ from kernelwright.tools.report import (
     Failed,
     Failure,
     Fault,
+    LayoutCheck,
     SizeOutcome,
     Tried,
 )
@@ -59,6 +61,7 @@ class Verdict:
         self._begun, self._spent_before = time.monotonic(), judge.replayer.spent
         self._evidence = Evidence()
         self._tried: list[Tried] = []
+        self._layouts: list[LayoutCheck] = []
         self._needs_gpu = ""
         self._prepared: PreparedProblem | None = None  # at the base size
         self._long: tuple[AtSize, ...] = ()  # where every distribution is tried, too
@@ -70,7 +73,14 @@ class Verdict:
         return max(self._rules.seconds - (self._judge.replayer.spent - self._spent_before), 0.05)
 
     def run(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
-        """The first failure, or None. Raises ProblemError where what differs is the random numbers of the reference."""
+        """The first failure, or None. Raises ProblemError where what differs is the random numbers of the reference.
+
+        others: the other sizes, and variants of one with inputs in other layouts.
+        """
+        variants = [size for size in others if size.layouts]
+        return self._at_sizes(base, [size for size in others if not size.layouts]) or self.check_layouts(variants)
+
+    def _at_sizes(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
         try:
             thorough = self._thorough_size(others)
             interpreted = self._candidate.traced.traces if self._judge.device == "cpu" else ()
@@ -207,6 +217,19 @@ class Verdict:
         if outcome is SizeOutcome.WRONG:
             raise Failed(failure.with_(message=f"at other sizes ({told}): {failure.message}"))
 
+    # -------------------------------------------------------------- other layouts of the inputs
+    def check_layouts(self, variants: Sequence[AtSize]) -> Failure | None:
+        """The first failure on inputs in other layouts, or None. Ends at the first wrong answer."""
+        checks = LayoutChecks(self._judge, self._candidate, self._seed, self._open)
+        for variant in variants if not self._needs_gpu else ():
+            self._progress("checking other layouts of the inputs")
+            self._judge.give_way()
+            check = checks.check(variant, self._late(variant))
+            self._layouts.append(check)
+            if check.outcome is SizeOutcome.WRONG:
+                return None if self._rules.contiguous_inputs else failure_of_layouts(check)
+        return None
+
     # -------------------------------------------------------------- the result
     def judged(self, failure: Failure | None) -> JudgeFindings:
         """Everything that was found, as a value."""
@@ -219,6 +242,6 @@ class Verdict:
             own_work=found.work, weights_reloaded=found.reloaded, deterministic=found.deterministic, seed=self._seed,
             notes=tuple(found.notes),
             random_outputs=self._prepared.random_outputs if self._prepared else (),
-            tried=tuple(self._tried), seconds=time.monotonic() - self._begun,
+            tried=tuple(self._tried), layouts=tuple(self._layouts), seconds=time.monotonic() - self._begun,
         )  # fmt: skip
         return JudgeFindings(result, self._needs_gpu)

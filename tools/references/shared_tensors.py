@@ -14,11 +14,14 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.tools.hardware import cuda_driver
 from kernelwright.tools.replaying.gpu.persistent_memory import is_roomy
 from kernelwright.tools.report import InfrastructureError
+
+if TYPE_CHECKING:
+    import torch
 
 MARGIN_BYTES = 1 << 18
 """Bytes before and after each tensor: an access past the end that is smaller than this is seen, not fatal."""
@@ -90,6 +93,22 @@ def span(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
     return (sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1) * itemsize
 
 
+class TensorForm(NamedTuple):
+    """What a tensor needs of the memory that is made for it."""
+
+    shape: Sequence[int]
+    stride: Sequence[int]
+    dtype: torch.dtype
+    offset: int = 0
+    """Elements of its storage before the first element."""
+
+    @property
+    def nbytes(self) -> int:
+        """Returns the bytes of its storage; 0 for an empty tensor."""
+        reach = span(self.shape, self.stride, self.dtype.itemsize)
+        return reach + self.offset * self.dtype.itemsize if reach else 0
+
+
 GPU_ALLOCATION_BYTES = 1 << 26
 """Bytes of an allocation on a GPU; larger ones are made as they are asked for."""
 
@@ -109,30 +128,36 @@ class Buffers:
 
     def new(self, shape: Sequence[int], stride: Sequence[int], dtype: Any) -> SharedTensor:
         """Returns memory for a tensor; its contents are undefined."""
-        return self._placed([(shape, stride, dtype)])[0]
+        return self._placed([TensorForm(shape, stride, dtype)])[0]
 
     def together(self, tensors: Sequence[Any]) -> list[SharedTensor]:
         """Room for each of these tensors; on a CPU in one allocation, so that there is one descriptor however many
         they are.
         """
-        forms = [(tuple(t.shape), tuple(t.stride()), t.dtype) for t in tensors]
+        return self.placed([TensorForm(tuple(t.shape), tuple(t.stride()), t.dtype) for t in tensors])
+
+    def placed(self, forms: Sequence[TensorForm]) -> list[SharedTensor]:
+        """Room for tensors of these forms, on a CPU in one allocation."""
         if self.device.startswith("cuda"):
-            return [self.new(*form) for form in forms]
+            return [self._placed([form])[0] for form in forms]
         return self._placed(forms) if forms else []
 
-    def _placed(self, forms: Sequence[tuple[Sequence[int], Sequence[int], Any]]) -> list[SharedTensor]:
+    def _placed(self, forms: Sequence[TensorForm]) -> list[SharedTensor]:
         """Places tensors one after the other in one allocation, each between its own margins."""
-        spans = [span(shape, stride, dtype.itemsize) for shape, stride, dtype in forms]
+        spans = [form.nbytes for form in forms]
         rooms = [self._margin * 2 + -(-used // _ALIGN) * _ALIGN for used in spans]
         memory, handle, fds = self._take(self._rounded(sum(rooms)))
         placed, begin = [], 0
-        for (shape, stride, dtype), used, room in zip(forms, spans, rooms, strict=True):
+        for form, used, room in zip(forms, spans, rooms, strict=True):
             start = begin + self._margin
-            tensor = memory[start : start + used].view(dtype).as_strided(tuple(shape), tuple(stride))
+            flat = memory[start : start + used].view(form.dtype)
+            offset = flat.storage_offset() + (form.offset if used else 0)
+            tensor = flat.as_strided(tuple(form.shape), tuple(form.stride), offset)
             spec = {
-                "shape": list(shape),
-                "stride": list(stride),
-                "dtype": str(dtype).removeprefix("torch."),
+                "shape": list(form.shape),
+                "stride": list(form.stride),
+                "offset": form.offset,
+                "dtype": str(form.dtype).removeprefix("torch."),
                 "size": len(memory),
                 "start": start,
                 "span": used,

@@ -80,4 +80,5 @@ class Mapped:
             flat = torch.frombuffer(self._blocks[spec["block"]], dtype=torch.uint8, count=span, offset=spec["start"])
         else:
             return torch.empty_strided(shape, stride, dtype=dtype)
-        return flat.view(dtype).as_strided(shape, stride)
+        elements = flat.view(dtype)
+        return elements.as_strided(shape, stride, elements.storage_offset() + spec["offset"])

@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from kernelwright.tools.judging.layouts.layout_draws import laid_out
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.dry_run import DryRunFailed, measure_cost
@@ -66,6 +67,8 @@ class Selection(Value):
 
     base: AtSize
     others: tuple[AtSize, ...] = ()
+    layouts: tuple[AtSize, ...] = ()
+    """Variants of one of the sizes with inputs in other layouts."""
     notes: tuple[str, ...] = ()
     too_large: str = ""
     """The reason why no interpreter can run the problem on a CPU."""
@@ -74,6 +77,11 @@ class Selection(Value):
     def every(self) -> tuple[AtSize, ...]:
         """Returns all sizes but the problem's own, in the order of their traces."""
         return (self.base, *self.others) if self.base.index else self.others
+
+    @property
+    def variants(self) -> tuple[AtSize, ...]:
+        """Returns the sizes beside the base, and those with inputs in other layouts."""
+        return (*self.others, *self.layouts)
 
 
 def select_sizes(problem: Problem, source: str, device: str, seed: int, count: int) -> Selection:
@@ -300,6 +308,9 @@ def trace_requests(problem: Problem, selection: Selection, device: str, seed: in
         reuse = size is not selection.base and size.index % 2 == 1
         spec = input_spec(size.problem, as_it_is=bool(size.sizes))
         asked.append(SizeRequest(spec=spec, multiprocessors=few, reuse=reuse))
+    for size in selection.layouts:
+        spec = laid_out(input_spec(size.problem, as_it_is=bool(size.sizes)), size.layouts)
+        asked.append(SizeRequest(spec=spec, reuse=size.index % 2 == 1))
     return asked
 
 

@@ -182,5 +182,6 @@ def write_back_buffers(model: Any, before: dict[str, torch.Tensor]) -> None:
 
 
 def fake(spec: dict[str, Any]) -> torch.Tensor:
-    """Makes a tensor without data from its recorded shape, strides and dtype."""
-    return pretend_gpu.fake_tensor(spec["shape"], spec["stride"], getattr(torch, spec["dtype"]))
+    """Makes a tensor without data from its recorded shape, strides, storage offset and dtype."""
+    dtype = getattr(torch, spec["dtype"])
+    return pretend_gpu.fake_tensor(spec["shape"], spec["stride"], dtype, spec.get("offset", 0))

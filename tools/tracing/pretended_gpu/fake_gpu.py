@@ -276,6 +276,13 @@ def fake() -> Iterator[None]:
         yield
 
 
-def fake_tensor(shape: list[int], stride: list[int], dtype: torch.dtype) -> torch.Tensor:
-    """Call it inside `fake`. The operator itself: torch.empty_strided gives a second tensor, its `detach`, there."""
-    return torch.ops.aten.empty_strided.default(shape, stride, dtype=dtype, device=CUDA)
+def fake_tensor(shape: list[int], stride: list[int], dtype: torch.dtype, offset: int = 0) -> torch.Tensor:
+    """Call it inside `fake`. The operator itself: torch.empty_strided gives a second tensor, its `detach`, there.
+
+    offset: elements of the storage before the first element.
+    """
+    if not offset:
+        return torch.ops.aten.empty_strided.default(shape, stride, dtype=dtype, device=CUDA)
+    reach = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
+    storage = torch.ops.aten.empty_strided.default([offset + reach + 1], [1], dtype=dtype, device=CUDA)
+    return torch.ops.aten.as_strided.default(storage, shape, stride, offset)

@@ -1,0 +1,129 @@
+"""Draws the layouts in which a candidate is given the inputs of its cheapest size, from the verdict's seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.tools.judging.layouts.input_layouts import (
+    InputLayout,
+    is_contiguous,
+    reordered_layout,
+    sliced_layout,
+)
+from kernelwright.tools.problem import ProblemError
+from kernelwright.tools.references.input_spec import InputSpec, input_spec
+
+if TYPE_CHECKING:
+    from kernelwright.tools.judging.rules import AtSize
+    from kernelwright.tools.sizing.selection import Selection
+
+FLOATING = frozenset({"float64", "float32", "float16", "bfloat16"})
+"""Types of inputs that may be equal along a dimension; whole numbers are often indices, whose order means something."""
+Layouts = tuple[InputLayout | None, ...]
+"""One layout for each tensor among the inputs, in order; None where the input lies as the problem gives it."""
+
+
+def with_layouts(selection: Selection, seed: int) -> Selection:
+    """Adds two variants of one size, in which all inputs lie otherwise: reordered in the first, slices or expanded in
+    the second. Without other sizes on a GPU there is none: the problem's own size may be large.
+    """
+    size = _cheapest(selection)
+    if size is None:
+        return selection
+    tensors = list(tensors_of_spec(_spec_of(size).inputs))
+    rng = random.Random(seed)
+    may_expand = not size.problem.may_sort
+    variants = [
+        tuple(_layout(tensor, rng, is_sliced=False, may_expand=False) for tensor in tensors),
+        tuple(_layout(tensor, rng, is_sliced=True, may_expand=may_expand) for tensor in tensors),
+    ]
+    return with_variants(selection, size, [layouts for layouts in variants if any(layouts)], like=size.index)
+
+
+def with_variants(selection: Selection, size: AtSize, variants: Sequence[Layouts], like: int | None) -> Selection:
+    """Adds variants of one size, which are traced after all sizes.
+
+    like: the index of the trace at this size with the problem's own layouts; None where there is none.
+    """
+    first = len(selection.every) + 1
+    added = [size.with_(index=first + i, like=like, layouts=layouts) for i, layouts in enumerate(variants)]
+    extended: Selection = selection.with_(layouts=tuple(added))
+    return extended
+
+
+def one_by_one(layouts: Layouts) -> list[Layouts]:
+    """Returns a variant for each input that lies otherwise, in which the other inputs lie as the problem gives them."""
+    singles = []
+    for place, layout in enumerate(layouts):
+        if layout is not None:
+            singles.append(tuple(layout if i == place else None for i in range(len(layouts))))
+    return singles
+
+
+def laid_out(spec: InputSpec, layouts: Layouts) -> InputSpec:
+    """Returns a description of inputs with other layouts."""
+    if not layouts:
+        return spec
+    waiting = iter(layouts)
+    changed: InputSpec = spec.with_(inputs=_laid_out(spec.inputs, waiting))
+    return changed
+
+
+def _laid_out(tree: Any, waiting: Iterator[InputLayout | None]) -> Any:
+    if isinstance(tree, list):
+        return [_laid_out(item, waiting) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if "tensor" in tree:
+        layout = next(waiting)
+        if layout is None:
+            return tree
+        return {"tensor": tree["tensor"] | {"stride": list(layout.strides), "offset": layout.offset}}
+    return {tag: _laid_out_body(tag, body, waiting) for tag, body in tree.items()}
+
+
+def _laid_out_body(tag: str, body: Any, waiting: Iterator[InputLayout | None]) -> Any:
+    if tag == "dict":
+        return {key: _laid_out(item, waiting) for key, item in body.items()}
+    return _laid_out(body, waiting) if tag == "tuple" else body
+
+
+def tensors_of_spec(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yields the description of each tensor among described inputs, in order."""
+    if isinstance(tree, list):
+        for item in tree:
+            yield from tensors_of_spec(item)
+    elif isinstance(tree, dict) and "tensor" in tree:
+        yield tree["tensor"]
+    elif isinstance(tree, dict):
+        for tag, body in tree.items():
+            if tag in ("tuple", "dict"):
+                yield from tensors_of_spec(list(body.values()) if tag == "dict" else body)
+
+
+def _layout(tensor: dict[str, Any], rng: random.Random, *, is_sliced: bool, may_expand: bool) -> InputLayout | None:
+    """Draws the layout of one input; None where the problem itself gives it otherwise than contiguous."""
+    if not is_contiguous(tensor["shape"], tensor["stride"]):
+        return None
+    if not is_sliced:
+        return reordered_layout(tensor["shape"], rng)
+    return sliced_layout(tensor["shape"], rng, may_expand=may_expand and tensor["dtype"] in FLOATING)
+
+
+def _cheapest(selection: Selection) -> AtSize | None:
+    """Returns the base size on a CPU, which is small; on a GPU the smallest of the others."""
+    if selection.base.index:
+        return selection.base
+    costs: list[tuple[int, int]] = []
+    for place, size in enumerate(selection.others):
+        try:
+            costs.append((_spec_of(size).bytes, place))
+        except ProblemError:
+            continue
+    return selection.others[min(costs)[1]] if costs else None
+
+
+def _spec_of(size: AtSize) -> InputSpec:
+    return input_spec(size.problem, as_it_is=bool(size.sizes))
