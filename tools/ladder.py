@@ -106,7 +106,7 @@ class Ladder:
         with lane, nullcontext() if resources.on_gpu else single_threaded():
             self._say("tracing")
             selection = select_sizes(problem, self._source, resources.device, seed, asked.sizes)
-            selection = with_layouts(selection, seed)
+            selection = with_layouts(selection, seed) if asked.sizes else selection
             candidate, compiles, binaries = front.traced_and_compiled(
                 problem, self._source, selection, asked, seed, self._say
             )
@@ -136,7 +136,8 @@ class Ladder:
             if not free:
                 return unchanged
             problem, fixed = with_fixed_sizes(self._problem, free)
-            chosen = with_layouts(select_sizes(problem, self._source, "cpu", seed, asked.sizes), seed)
+            chosen = select_sizes(problem, self._source, "cpu", seed, asked.sizes)
+            chosen = with_layouts(chosen, seed) if asked.sizes else chosen
             if chosen.too_large or not chosen.base.sizes:
                 return unchanged
             self._say("tracing within the sizes that the candidate takes")
@@ -190,13 +191,14 @@ class Ladder:
     def _with_culprits(self, judge: Judge, judged: JudgeFindings, selection: Selection, seed: int) -> JudgeFindings:
         """Returns the findings with the inputs whose strides a candidate ignores, which is traced once more for it."""
 
-        def trace(variants: Selection) -> tuple[TracedCandidate, Mapping[str, Any]]:
+        def trace(variants: Selection) -> tuple[TracedCandidate, Mapping[str, Any] | None]:
             front: TracesAndCompiles = self._resources.elsewhere or self._resources.front()
             asked = self._asked.with_(targets=self._asked.targets[:1])
             candidate, _, binaries = front.traced_and_compiled(
                 self._problem, self._source, variants, asked, seed, self._say
             )
-            return without_failed_configurations(candidate, binaries), binaries
+            candidate = without_failed_configurations(candidate, binaries)
+            return candidate, binaries if self._resources.on_gpu else None
 
         return name_culprits(judge, judged, selection, trace, seed, self._rules)
 

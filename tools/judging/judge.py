@@ -171,8 +171,8 @@ class Judge:
     ) -> JudgeFindings:  # fmt: skip
         """One candidate's correctness.
 
-        others: the other sizes, and variants of one with inputs in other layouts. take_whole: called before the base size, with nothing under way on the GPU; from then on nobody else is judged
-        there. Never raises for what a candidate does; raises ProblemError where the reference fails at its base size,
+        others: the other sizes, and variants of one with inputs in other layouts. take_whole: called before the base
+        size, with nothing under way on the GPU; from then on nobody else is judged there. Never raises for what a candidate does; raises ProblemError where the reference fails at its base size,
         or is random and its numbers differ from the candidate's.
         """
 
@@ -241,7 +241,7 @@ class Judge:
         return verdict.judged(failure)
 
     def check_layouts(
-        self, candidate: TracedCandidate, variant: AtSize, seed: int, rules: Rules, binaries: Mapping[str, Any]
+        self, candidate: TracedCandidate, variant: AtSize, seed: int, rules: Rules, binaries: Mapping[str, Any] | None
     ) -> tuple[LayoutCheck, ...]:
         """Calls a candidate on one variant of a size, with inputs in other layouts, and nothing else."""
         verdict = Verdict(self, candidate, seed, rules, binaries, lambda _: None)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
     from kernelwright.tools.tracing.client import TracedCandidate
 
-Trace = Callable[[Selection], "tuple[TracedCandidate, Mapping[str, Any]]"]
-"""Traces and compiles the candidate."""
+Trace = Callable[[Selection], "tuple[TracedCandidate, Mapping[str, Any] | None]"]
+"""Traces and compiles the candidate; the second value is None where it is interpreted."""
 
 
 def name_culprits(
