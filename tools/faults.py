@@ -268,3 +268,8 @@ class LayoutCheck(Value):
     message: str = ""
     """What was said of a candidate that was wrong or raised."""
     mismatch: Mismatch | None = None
+
+    @property
+    def where(self) -> str:
+        """Returns the layouts as a clause: `input 0 (x) is transposed (strides (1, 64))`."""
+        return " and ".join(f"{name} is {layout}" for name, layout in self.layouts.items())

@@ -384,6 +384,17 @@ class Report(Value):
 
     @computed_field  # type: ignore[prop-decorator]
     @property
+    def ignores_strides(self) -> str:
+        """Where a kernel that is right on contiguous inputs is wrong: `wrong where input 0 (x) is transposed ...`.
+
+        Empty where no other layout of the inputs gave a wrong answer. Part of the JSON.
+        """
+        checked = self.correctness or self.interpreted
+        wrong = [check for check in checked.layouts if check.outcome is SizeOutcome.WRONG] if checked else []
+        return f"wrong where {wrong[0].where}" if wrong else ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def reward_eligible(self) -> bool:
         """Whether it may earn a full reward. Part of the JSON."""
         return not self.reward_ineligible_because

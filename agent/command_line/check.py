@@ -48,6 +48,14 @@ TrainMode = Annotated[
         "otherwise it is judged in eval mode.",
     ),
 ]
+ContiguousInputs = Annotated[
+    bool,
+    typer.Option(
+        "--contiguous-inputs",
+        help="Accept a kernel that is right on contiguous inputs alone; otherwise one that answers wrongly on "
+        "transposed, sliced or expanded inputs is refused.",
+    ),
+]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
 TritonBench = Annotated[Path | None, typer.Option(help="A TritonBench checkout, for tritonbench-t:NAME.")]
 Profile = Annotated[bool, typer.Option("--profile/--no-profile", help="Measure its speed (needs a GPU).")]
@@ -76,6 +84,7 @@ OUTPUT_OPTIONS = ("seed", "show_trace", "quiet", "as_json", "debug")
 def check(
     context: typer.Context, kernel: Kernel, problem: NamedHere = None, target: Targets = None, device: Device = "auto",
     init: Init = None, inputs: Inputs = None, own_work: OwnWork = "strict", train_mode: TrainMode = False,
+    contiguous_inputs: ContiguousInputs = False,
     seed: Seed = None, sizes: Sizes = 8, allow_import: AllowImport = None, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, profile: Profile = True, ncu: Ncu = False, sanitizer: Sanitizer = False,
     show_trace: ShowTrace = False, cache: Cache = None, server: Server = None, quiet: Quiet = False,
@@ -105,7 +114,7 @@ def check(
         wanted = {
             "own_work": asked, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
             "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
-            "train_mode": train_mode,
+            "train_mode": train_mode, "contiguous_inputs": contiguous_inputs,
         }  # fmt: skip
         report = judge_at_server(server, found, source, device, wanted, quiet=quiet)
         command = command_without_output_options(context)
@@ -125,7 +134,7 @@ def check(
 
         options = Options(
             targets=targets, own_work=asked, profile=profile, ncu=ncu, sanitizer=sanitizer, seed=seed, sizes=sizes,
-            allow_import=packages, train_mode=train_mode,
+            allow_import=packages, train_mode=train_mode, contiguous_inputs=contiguous_inputs,
         )  # fmt: skip
         report, trace = _judge(found, source, place, options, cache, show_trace, quiet=quiet)
     estimates = _estimates(found, target or targets, quiet) if place == "cpu" and (report.correct or target) else ()

@@ -137,7 +137,10 @@ def _guarded(
 
     if tuned.report is None:
         return GuardedKernel(text=text, lines=("# contract   none        the tuned text was not judged in full",))
-    options = Options(targets=(settings.target,), own_work=settings.own_work, profile=False, torch_compile=False)
+    options = Options(
+        targets=(settings.target,), own_work=settings.own_work, profile=False, torch_compile=False,
+        contiguous_inputs=False,
+    )  # fmt: skip
 
     def judge(guarded: str) -> Report:
         say("judging the tuned kernel with its contract")

@@ -125,6 +125,7 @@ class VerdictOptions(Message):
     """None: the device's own."""
     own_work: Annotated[str, Field(max_length=40), AfterValidator(_own_work)] = "strict"
     train_mode: bool = False
+    contiguous_inputs: bool = True
     profile: bool = True
     torch_compile: bool = False
     ncu: bool = False

@@ -159,7 +159,8 @@ def _guarded_best(run: Run, evaluator: Evaluator, options: Options, say: Callabl
     if best is None or best.source is None or best.report is None:
         return None
     stage = best.report.correctness or best.report.interpreted
-    repeated = options.with_(seed=stage.seed if stage else None, profile=False, torch_compile=False)
+    seed = stage.seed if stage else None
+    repeated = options.with_(seed=seed, profile=False, torch_compile=False, contiguous_inputs=False)
 
     def judge(text: str) -> Report:
         say("judging the kernel with its contract")

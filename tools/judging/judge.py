@@ -172,8 +172,9 @@ class Judge:
         """One candidate's correctness.
 
         others: the other sizes, and variants of one with inputs in other layouts. take_whole: called before the base
-        size, with nothing under way on the GPU; from then on nobody else is judged there. Never raises for what a candidate does; raises ProblemError where the reference fails at its base size,
-        or is random and its numbers differ from the candidate's.
+        size, with nothing under way on the GPU; from then on nobody else is judged there. Never raises for what a
+        candidate does; raises ProblemError where the reference fails at its base size, or is random and its numbers
+        differ from the candidate's.
         """
 
         def before_base(*, anew: bool = False) -> None:

@@ -25,6 +25,7 @@ from kernelwright.tools.report import (
     CorrectnessResult,
     Failure,
     Fault,
+    LayoutCheck,
     OwnWork,
     Report,
     ReportOutcome,
@@ -121,6 +122,8 @@ def _findings(report: Report, command: str) -> list[tuple[str, object]]:
     return [
         ("checks", _checks(checked) if checked else ""),
         ("sizes", sizes_view(checked.tried) if checked and checked.tried else ""),
+        ("layouts", layouts_view(checked.layouts) if checked and checked.layouts else ""),
+        ("contract", quoted_text(_contiguous_only(report), WARN)),
         ("seed", _seed(checked.seed, command) if checked and checked.seed is not None else ""),
         ("KernelBench", "" if report.correct_kb is None else _kernelbench(report)),
         ("own work", _own_work(report.own_work, report.failure) if report.own_work else ""),
@@ -144,6 +147,27 @@ def sizes_view(tried: tuple[Tried, ...]) -> Table:
         outcome = Text(words, style=STYLE_OF_OUTCOME[one.outcome])
         table.add_row(quoted_text(sizes), quoted_text(why, QUIET), outcome, quoted_text(one.message, limit=200))
     return table
+
+
+def layouts_view(checks: tuple[LayoutCheck, ...]) -> Table:
+    """Renders one line for each call on inputs in other memory layouts: the layouts, and the outcome."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(overflow="fold")
+    table.add_column()
+    table.add_column(overflow="fold")
+    for check in checks:
+        layouts = ", ".join(f"{name} {layout}" for name, layout in check.layouts.items())
+        words = WORDS_OF_OUTCOME.get(check.outcome, check.outcome.value)
+        outcome = Text(words, style=STYLE_OF_OUTCOME[check.outcome])
+        table.add_row(quoted_text(layouts, limit=400), outcome, quoted_text(check.message, limit=200))
+    return table
+
+
+def _contiguous_only(report: Report) -> str:
+    """Warns of a kernel that counts as correct although it ignores strides."""
+    if not report.correct or not report.ignores_strides:
+        return ""
+    return f"contiguous inputs only: {report.ignores_strides}"
 
 
 def _seed(seed: int, command: str) -> Text:

@@ -48,6 +48,11 @@ class RolloutOptions:
         typer.Option("--own-work", help="strict: its own kernels must do the work; share:P: at least this part of the "
         "GPU time; report: only told."),
     ] = "strict"  # fmt: skip
+    contiguous_inputs: Annotated[
+        bool,
+        typer.Option("--contiguous-inputs/--other-layouts", help="Reward kernels that are right on contiguous inputs "
+        "alone, or only those that are right on transposed, sliced and expanded inputs, too."),
+    ] = True  # fmt: skip
     lag: Annotated[
         int,
         typer.Option(min=0, max=4, help="Rounds that are sampled and judged while one is trained on; 0: one after the "
@@ -64,7 +69,8 @@ class RolloutOptions:
         return {
             "problems": tuple(self.problems or ["synth"]), "against": tuple(self.against or ()), "db": self.db,
             "prompts": self.problems_per_step, "group": self.group, "turns": self.turns, "workers": self.workers,
-            "judge": self.judge, "own_work": own_work_mode(self.own_work), "lag": self.lag,
+            "judge": self.judge, "own_work": own_work_mode(self.own_work),
+            "contiguous_inputs": self.contiguous_inputs, "lag": self.lag,
             "reply_tokens": self.reply_tokens,
         }  # fmt: skip
 

@@ -31,6 +31,10 @@ class OnlineOptions(TrainOptions):
     """strict, share:P or report: whether a candidate whose kernels do not do the work counts as right
     (docs/explanation/trust.md, check 7).
     """
+    contiguous_inputs: bool = True
+    """Whether a candidate that answers wrongly on transposed, sliced or expanded inputs counts as right, as it did
+    before the judge looked at other layouts.
+    """
     lag: int = Field(default=1, ge=0, le=4)
     """Rounds that are sampled and judged while one is trained on; each is as many steps old when its turn comes."""
     resample: bool = False

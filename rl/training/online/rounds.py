@@ -119,7 +119,9 @@ class Rounds:
                 raise KeyboardInterrupt
         run = self._store.open_run(name, {"step": step, "group": group, "policy": options.policy})
         lane = PolicyLane(self._policy, lanes.policy, lanes.close, self._together)
-        judging = RunJudge(self._judges, judge_options(options.judge, options.own_work))
+        judging = RunJudge(
+            self._judges, judge_options(options.judge, options.own_work, contiguous_inputs=options.contiguous_inputs)
+        )
         return Batch(self._store, run, jobs, lane, judging, settings, lanes, give_up=give_up)
 
 
@@ -143,7 +145,7 @@ def settings_of(options: OnlineOptions, policy: Policy, step: int) -> Settings:
     )  # fmt: skip
 
 
-def judge_options(judge: str, own_work: str = "strict") -> Options:
+def judge_options(judge: str, own_work: str = "strict", *, contiguous_inputs: bool = True) -> Options:
     """interpreted: shrunk shapes under the interpreter; compiled: every launch compiled for the target first;
     cuda:N: on that GPU, timed.
     """
@@ -151,7 +153,10 @@ def judge_options(judge: str, own_work: str = "strict") -> Options:
 
     on_cpu = judge in ("interpreted", "compiled")
     targets = () if judge == "interpreted" else (TARGET_WITHOUT_GPU,)
-    return Options(targets=targets, profile=not on_cpu, torch_compile=on_cpu, own_work=own_work)
+    return Options(
+        targets=targets, profile=not on_cpu, torch_compile=on_cpu, own_work=own_work,
+        contiguous_inputs=contiguous_inputs,
+    )  # fmt: skip
 
 
 def judge_device(judge: str, elsewhere: bool = False) -> str:

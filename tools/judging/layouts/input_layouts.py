@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.report import Value
@@ -52,43 +52,67 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-def reordered_layout(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
-    """Draws a layout with every element in a place of its own: transposed, channels last, or sliced with a step.
+def transposed(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
+    """Returns the layout of `x.transpose(-1, -2)` of a contiguous tensor; None with fewer than two long dimensions."""
+    long = long_dimensions(shape)
+    if len(long) < 2:
+        return None
+    order = _swapped(len(shape), long[-2], long[-1])
+    return InputLayout(strides=_strides(shape, order), offset=rng.choice(OFFSETS), name="transposed")
+
+
+def stepped(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
+    """Returns the layout of `x[..., ::2]`; None for a tensor with at most one element."""
+    long = long_dimensions(shape)
+    if not long:
+        return None
+    dimension, step = long[-1], rng.choice(STEPS)
+    extents = [extent * step if d == dimension else extent for d, extent in enumerate(shape)]
+    strides = list(_strides(extents, range(len(shape))))
+    strides[dimension] *= step
+    name = f"sliced with step {step} along dimension {dimension}"
+    return InputLayout(strides=tuple(strides), offset=rng.choice(OFFSETS), name=name)
+
+
+def sliced(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
+    """Returns the layout of a slice of a larger tensor, where no stride is the product of the extents after it.
 
     None for a tensor with at most one element.
     """
-    long = _long_dimensions(shape)
+    if not long_dimensions(shape):
+        return None
+    extents = [extent + rng.randint(1, MAX_GAP) for extent in shape]
+    strides = _strides(extents, range(len(shape)))
+    return InputLayout(strides=strides, offset=rng.choice(OFFSETS[1:]), name="a slice of a larger tensor")
+
+
+def expanded(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
+    """Returns the layout of `x.expand(...)` along one dimension; None for a tensor with at most one element."""
+    long = long_dimensions(shape)
     if not long:
         return None
-    draws: list[Callable[[], InputLayout]] = [lambda: _stepped(shape, long[-1], rng)]
-    if len(long) > 1:
-        draws.append(lambda: _permuted(shape, _swapped(len(shape), long[-2], long[-1]), "transposed", rng))
-    if len(shape) > 3 and {1, 2} <= set(long):
-        order = _swapped(len(shape), 1, 2)
-        draws.append(lambda: _permuted(shape, order, "as view(...).transpose(1, 2) leaves it", rng))
-    if len(shape) in (4, 5) and 1 in long and long[-1] > 1:
-        order = (0, *range(2, len(shape)), 1)
-        draws.append(lambda: _permuted(shape, order, "channels last", rng))
-    return rng.choice(draws)()
+    dimension = rng.choice(long)
+    extents = [1 if d == dimension else extent + rng.randint(0, MAX_GAP) for d, extent in enumerate(shape)]
+    strides = list(_strides(extents, range(len(shape))))
+    strides[dimension] = 0
+    name = f"expanded along dimension {dimension}"
+    return InputLayout(strides=tuple(strides), offset=rng.choice(OFFSETS), expanded=dimension, name=name)
 
 
-def sliced_layout(shape: Sequence[int], rng: random.Random, *, may_expand: bool) -> InputLayout | None:
-    """Draws a layout of a slice of a larger tensor, where no stride is the product of the extents after it.
-
-    may_expand: whether one dimension may have stride 0. None for a tensor with at most one element.
-    """
-    long = _long_dimensions(shape)
-    if not long:
+def heads_transposed(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
+    """Returns the layout of `x.view(batch, length, heads, dim).transpose(1, 2)`; None below four dimensions."""
+    if len(shape) < 4 or not {1, 2} <= set(long_dimensions(shape)):
         return None
-    gaps = [extent + rng.randint(1, MAX_GAP) for extent in shape]
-    expanded = rng.choice(long) if may_expand else None
-    if expanded is not None:
-        gaps[expanded] = 1
-    strides = list(_strides(gaps, range(len(shape))))
-    if expanded is not None:
-        strides[expanded] = 0
-    name = "a slice of a larger tensor" if expanded is None else f"expanded along dimension {expanded}"
-    return InputLayout(strides=tuple(strides), offset=rng.choice(OFFSETS[1:]), expanded=expanded, name=name)
+    strides = _strides(shape, _swapped(len(shape), 1, 2))
+    return InputLayout(strides=strides, offset=rng.choice(OFFSETS), name="as view(...).transpose(1, 2) leaves it")
+
+
+def channels_last(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
+    """Returns the layout of `torch.channels_last`, or of `channels_last_3d`; None for other dimensions than 4 and 5."""
+    if len(shape) not in (4, 5) or len(long_dimensions(shape)) < 2:
+        return None
+    strides = _strides(shape, (0, *range(2, len(shape)), 1))
+    return InputLayout(strides=strides, offset=rng.choice(OFFSETS), name="channels last")
 
 
 def copy_values(target: torch.Tensor, values: torch.Tensor) -> None:
@@ -99,21 +123,9 @@ def copy_values(target: torch.Tensor, values: torch.Tensor) -> None:
     target.copy_(values)
 
 
-def _long_dimensions(shape: Sequence[int]) -> list[int]:
+def long_dimensions(shape: Sequence[int]) -> list[int]:
+    """Returns the dimensions with more than one element; none for an empty tensor."""
     return [dimension for dimension, extent in enumerate(shape) if extent > 1] if 0 not in shape else []
-
-
-def _stepped(shape: Sequence[int], dimension: int, rng: random.Random) -> InputLayout:
-    step = rng.choice(STEPS)
-    extents = [extent * step if d == dimension else extent for d, extent in enumerate(shape)]
-    strides = list(_strides(extents, range(len(shape))))
-    strides[dimension] *= step
-    name = f"sliced with step {step} along dimension {dimension}"
-    return InputLayout(strides=tuple(strides), offset=rng.choice(OFFSETS), name=name)
-
-
-def _permuted(shape: Sequence[int], order: Sequence[int], name: str, rng: random.Random) -> InputLayout:
-    return InputLayout(strides=_strides(shape, order), offset=rng.choice(OFFSETS), name=name)
 
 
 def _swapped(count: int, first: int, second: int) -> tuple[int, ...]:

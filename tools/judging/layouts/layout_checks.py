@@ -104,9 +104,8 @@ class LayoutChecks:
 
 def failure_of_layouts(check: LayoutCheck) -> Failure:
     """Returns the failure of a candidate that answers wrongly where inputs lie in another layout."""
-    where = " and ".join(f"{name} is {layout}" for name, layout in check.layouts.items())
     subject = "it is" if len(check.layouts) == 1 else "they are"
-    message = f"ignores strides: wrong where {where}, right where {subject} contiguous: {HINT}"
+    message = f"ignores strides: wrong where {check.where}, right where {subject} contiguous: {HINT}"
     mismatch = check.mismatch and check.mismatch.with_(hint=f"It ignores strides: {HINT}.", pattern=None)
     return Failure(fault=Fault.LAYOUT, message=clean_text(message, 700), mismatch=mismatch)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.judging.layouts.input_layouts import (
     InputLayout,
+    channels_last,
+    expanded,
+    heads_transposed,
     is_contiguous,
-    reordered_layout,
-    sliced_layout,
+    sliced,
+    stepped,
+    transposed,
 )
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_spec import InputSpec, input_spec
@@ -21,25 +25,24 @@ if TYPE_CHECKING:
 
 FLOATING = frozenset({"float64", "float32", "float16", "bfloat16"})
 """Types of inputs that may be equal along a dimension; whole numbers are often indices, whose order means something."""
+Kind = Callable[[Sequence[int], random.Random], InputLayout | None]
+KINDS: tuple[Kind, ...] = (transposed, stepped, sliced, expanded, heads_transposed, channels_last)
+"""Each is a variant, in which all inputs lie so; where an input cannot, it is a slice."""
 Layouts = tuple[InputLayout | None, ...]
 """One layout for each tensor among the inputs, in order; None where the input lies as the problem gives it."""
 
 
 def with_layouts(selection: Selection, seed: int) -> Selection:
-    """Adds two variants of one size, in which all inputs lie otherwise: reordered in the first, slices or expanded in
-    the second. Without other sizes on a GPU there is none: the problem's own size may be large.
+    """Adds variants of one size, in which all inputs that the problem gives contiguous lie otherwise. Without other
+    sizes on a GPU there is none: the problem's own size may be large.
     """
     size = _cheapest(selection)
     if size is None:
         return selection
-    tensors = list(tensors_of_spec(_spec_of(size).inputs))
     rng = random.Random(seed)
-    may_expand = not size.problem.may_sort
-    variants = [
-        tuple(_layout(tensor, rng, is_sliced=False, may_expand=False) for tensor in tensors),
-        tuple(_layout(tensor, rng, is_sliced=True, may_expand=may_expand) for tensor in tensors),
-    ]
-    return with_variants(selection, size, [layouts for layouts in variants if any(layouts)], like=size.index)
+    tensors = list(tensors_of_spec(_spec_of(size).inputs))
+    variants = [_variant(kind, tensors, rng, may_expand=not size.problem.may_sort) for kind in KINDS]
+    return with_variants(selection, size, [layouts for layouts in variants if layouts], like=size.index)
 
 
 def with_variants(selection: Selection, size: AtSize, variants: Sequence[Layouts], like: int | None) -> Selection:
@@ -103,13 +106,22 @@ def tensors_of_spec(tree: Any) -> Iterator[dict[str, Any]]:
                 yield from tensors_of_spec(list(body.values()) if tag == "dict" else body)
 
 
-def _layout(tensor: dict[str, Any], rng: random.Random, *, is_sliced: bool, may_expand: bool) -> InputLayout | None:
-    """Draws the layout of one input; None where the problem itself gives it otherwise than contiguous."""
-    if not is_contiguous(tensor["shape"], tensor["stride"]):
-        return None
-    if not is_sliced:
-        return reordered_layout(tensor["shape"], rng)
-    return sliced_layout(tensor["shape"], rng, may_expand=may_expand and tensor["dtype"] in FLOATING)
+def _variant(kind: Kind, tensors: Sequence[dict[str, Any]], rng: random.Random, *, may_expand: bool) -> Layouts:
+    """Draws the layouts of all inputs, None for one that the problem itself gives otherwise than contiguous. Empty
+    where no input can lie as this kind does.
+    """
+    layouts: list[InputLayout | None] = []
+    can_lie_so = False
+    for tensor in tensors:
+        shape = tensor["shape"]
+        if not is_contiguous(shape, tensor["stride"]):
+            layouts.append(None)
+            continue
+        is_allowed = kind is not expanded or (may_expand and tensor["dtype"] in FLOATING)
+        layout = kind(shape, rng) if is_allowed else None
+        can_lie_so = can_lie_so or layout is not None
+        layouts.append(layout or sliced(shape, rng))
+    return tuple(layouts) if can_lie_so else ()
 
 
 def _cheapest(selection: Selection) -> AtSize | None:
