@@ -80,7 +80,8 @@ def options_for(entry: Entry) -> Any:
     seconds = PATIENCE_SECONDS
     if Fault.TIMEOUT in entry.expect:
         seconds = ENDLESS_SECONDS if entry.expect[0] == Fault.TIMEOUT else EXPLOIT_SECONDS
-    return options.with_(compile_seconds=seconds, seconds=seconds)
+    contiguous_inputs = Fault.LAYOUT not in entry.expect
+    return options.with_(compile_seconds=seconds, seconds=seconds, contiguous_inputs=contiguous_inputs)
 
 
 def judge_exploit(evaluator: Any, entry: Entry, traps: Traps) -> Outcome:

@@ -144,9 +144,26 @@ def solve_problem(
                 if trajectory is not None:
                     pause_owned(store, trajectory.id, error)
                 raise
-        if run.best is not None and kernel is not None:
+        withheld = _reason_to_withhold(run, kernel)
+        if run.best is not None and kernel is not None and not withheld:
             write_kernel(output, problem, run.best, store.where, own, kernel)
-        return _solved(run, output, resumed, drafter.refused, time.monotonic() - start)
+        solved = _solved(run, output, resumed, drafter.refused, time.monotonic() - start)
+        if not withheld:
+            return solved
+        without_kernel: Solved = solved.with_(
+            correct=False, goal_reached=False, outcome=ReportOutcome.INCORRECT, output=None, message=withheld
+        )
+        return without_kernel
+
+
+def _reason_to_withhold(run: Run, kernel: GuardedKernel | None) -> str:
+    """Returns why the best kernel is not written: it ignores strides, and nothing in its file copies such an input or
+    raises. Empty where it may be written.
+    """
+    report = run.best.report if run.best is not None else None
+    if report is None or kernel is None or kernel.is_enforced or not report.ignores_strides:
+        return ""
+    return f"the best kernel ignores strides ({report.ignores_strides}), and the judge refused it with its checks"
 
 
 def _guarded_best(run: Run, evaluator: Evaluator, options: Options, say: Callable[[str], None]) -> GuardedKernel | None:

@@ -25,6 +25,7 @@ def silu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 def silu(x):
+    x = x.contiguous()
     y = torch.empty_like(x)
     silu_kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)
     return y
