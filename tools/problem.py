@@ -48,11 +48,6 @@ class Problem(BaseModel):
         return source_hash(self.source)
 
     @property
-    def may_sort(self) -> bool:
-        """Tells whether the reference's text names a sort, which leaves the order of equal numbers open."""
-        return "sort" in self.source
-
-    @property
     def cpu_sizes(self) -> dict[str, int]:
         """The reference's own CPU shapes, empty where it names none."""
         return literal_dict(self.source, CPU_SIZES)

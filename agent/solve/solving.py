@@ -157,8 +157,9 @@ def solve_problem(
 
 
 def _reason_to_withhold(run: Run, kernel: GuardedKernel | None) -> str:
-    """Returns why the best kernel is not written: it ignores strides, and nothing in its file copies such an input or
-    raises. Empty where it may be written.
+    """Returns why the best kernel is not written; empty where it may be.
+
+    It may not where it ignores strides, and nothing in its file copies such an input or raises.
     """
     report = run.best.report if run.best is not None else None
     if report is None or kernel is None or kernel.is_enforced or not report.ignores_strides:

@@ -120,7 +120,7 @@ class Examination:
         numbers, and few numbers among zeros. The problem's own draw stands in where the reference is not finite there.
         """
         draw = DRAWS_IN_TURNS[self._size.index % len(DRAWS_IN_TURNS)]
-        if self._problem.may_sort:  # the order of many equal zeros is open
+        if self._checks.prepared.reference.sorts:  # the order of many equal zeros is open
             draw = Draw.SPECIAL if draw is Draw.AGREEING else Draw.OWN
         with contextlib.suppress(ProblemError):
             drawn = self._judge.expected(self._problem, self._seed, draw, 0, perturbed=perturbed)
@@ -228,7 +228,7 @@ class Examination:
         at: str = "",
     ) -> None:
         """at: where it is not the base size, as it is told. Raises Failed."""
-        if draw is Draw.ISOLATED and self._problem.may_sort:
+        if draw is Draw.ISOLATED and self._checks.prepared.reference.sorts:
             return
         try:
             expected = self._judge.expected(

@@ -97,6 +97,7 @@ listed computes (`_conj`, `_neg_view`), or was never recorded: a forged trace na
 """
 SEARCHES = frozenset({"bucketize", "searchsorted"})
 """Operators that need a sorted operand."""
+SORTS = frozenset({"argsort", "msort", "sort"})
 PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "dot", "mm", "mv"})
 """Operators that multiply matrices or vectors."""
 EXPONENTIALS = frozenset({"_log_softmax", "_safe_softmax", "_softmax", "exp", "exp2", "logaddexp", "logsumexp"})
@@ -180,6 +181,8 @@ class OperationCounts(NamedTuple):
     """Whether some operator asked for a sorted operand."""
     exponentiates_products: bool = False
     """Whether an exponential follows a product of matrices, as in attention."""
+    sorts: bool = False
+    """Whether some operator sorts its operand."""
 
 
 @without_dynamo
@@ -187,7 +190,7 @@ class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.total = 0
-        self.searches = self.exponentiates_products = False
+        self.searches = self.exponentiates_products = self.sorts = False
         self._multiplied = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -196,6 +199,7 @@ class _Counter(TorchDispatchMode):
         if not only_moves_data(func) and name not in HOST_READS:
             self.total += operations_of_call(func, args, kwargs or {}, made)
         self.searches |= name in SEARCHES
+        self.sorts |= name in SORTS
         self._multiplied |= name in PRODUCTS
         self.exponentiates_products |= "attention" in name or (self._multiplied and name in EXPONENTIALS)
         return made
@@ -205,7 +209,7 @@ def count_operations(call: Callable[[], object]) -> OperationCounts:
     """The operations that `call` asks of torch, each operator counted as a candidate's own are."""
     with _Counter() as counter:
         call()
-    return OperationCounts(counter.total, counter.searches, counter.exponentiates_products)
+    return OperationCounts(counter.total, counter.searches, counter.exponentiates_products, counter.sorts)
 
 
 def sorted_inputs(inputs: Sequence[Any]) -> tuple[int, ...]:

@@ -196,6 +196,7 @@ def prepare_problem(
 
     try:
         reference = Reference(problem, device)
+        reference.sorts = None if like is None else like.reference.sorts
         prepared = PreparedProblem(reference, weights_seed, reference.model(weights_seed))
         with watch_intervals() as intervals:
             inputs = reference.inputs(1)
@@ -258,6 +259,7 @@ def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: l
         with tracker:
             counted = count_operations(lambda: found.append(run(2, worked)))
         prepared.searches, prepared.exponentiates_products = counted.searches, counted.exponentiates_products
+        prepared.reference.sorts = counted.sorts
         changed = [worked[i] for i in sorted(prepared.mutated)]
         prepared.shows_rounding = not tracker.hides_rounding
         prepared.kinds = tuple(tracker.kind_of(o) for o in [*found[0], *changed])

@@ -41,7 +41,7 @@ def with_layouts(selection: Selection, seed: int) -> Selection:
         return selection
     rng = random.Random(seed)
     tensors = list(tensors_of_spec(_spec_of(size).inputs))
-    variants = [_variant(kind, tensors, rng, may_expand=not size.problem.may_sort) for kind in KINDS]
+    variants = [_variant(kind, tensors, rng) for kind in KINDS]
     return with_variants(selection, size, [layouts for layouts in variants if layouts], like=size.index)
 
 
@@ -106,7 +106,7 @@ def tensors_of_spec(tree: Any) -> Iterator[dict[str, Any]]:
                 yield from tensors_of_spec(list(body.values()) if tag == "dict" else body)
 
 
-def _variant(kind: Kind, tensors: Sequence[dict[str, Any]], rng: random.Random, *, may_expand: bool) -> Layouts:
+def _variant(kind: Kind, tensors: Sequence[dict[str, Any]], rng: random.Random) -> Layouts:
     """Draws the layouts of all inputs, None for one that the problem itself gives otherwise than contiguous. Empty
     where no input can lie as this kind does.
     """
@@ -117,7 +117,7 @@ def _variant(kind: Kind, tensors: Sequence[dict[str, Any]], rng: random.Random, 
         if not is_contiguous(shape, tensor["stride"]):
             layouts.append(None)
             continue
-        is_allowed = kind is not expanded or (may_expand and tensor["dtype"] in FLOATING)
+        is_allowed = kind is not expanded or tensor["dtype"] in FLOATING
         layout = kind(shape, rng) if is_allowed else None
         can_lie_so = can_lie_so or layout is not None
         layouts.append(layout or sliced(shape, rng))
