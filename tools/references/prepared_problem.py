@@ -364,16 +364,6 @@ def _expected_within(
     return ExpectedOutputs(inputs, _answer(prepared, model, given, rng), None, rng, model, str(draw))
 
 
-def expected_of_inputs(prepared: PreparedProblem, inputs: list[Any], like: ExpectedOutputs) -> ExpectedOutputs:
-    """Returns what should come of these inputs with the weights and the generators of another draw. Raises
-    ProblemError.
-    """
-    expected = ExpectedOutputs(inputs, [], None, like.rng, like.weights, f"{like.draw}, equal along a dimension")
-    expected.eager = run_on(prepared, expected, like.weights, inputs)
-    expected.exact = float64_outputs(prepared, expected) if like.exact is not None else None
-    return expected
-
-
 def _answer(prepared: PreparedProblem, model: Any, given: list[Any], rng: int) -> list[Any]:
     """Returns the outputs, then the inputs that the reference changes, then the contents of the buffers that it
     updates.

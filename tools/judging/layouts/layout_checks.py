@@ -19,7 +19,7 @@ from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import (
     ExpectedOutputs,
     PreparedProblem,
-    expected_of_inputs,
+    float64_outputs,
     run_on,
 )
 from kernelwright.tools.report import Failed, Failure, Fault, LayoutCheck, SizeOutcome, clean_text
@@ -138,7 +138,10 @@ def _expected(size: AtSize, prepared: PreparedProblem, own: ExpectedOutputs) -> 
                 raise ProblemError("the reference writes to an input that would be expanded")
             value = value.narrow(layout.expanded, 0, 1).expand_as(value).contiguous()
         inputs.append(value)
-    return expected_of_inputs(prepared, inputs, own)
+    expected = ExpectedOutputs(inputs, [], None, own.rng, own.weights, "own, equal along a dimension")
+    expected.eager = run_on(prepared, expected, own.weights, inputs)
+    expected.exact = float64_outputs(prepared, expected) if own.exact is not None else None
+    return expected
 
 
 def _reference_takes(
