@@ -140,8 +140,11 @@ class CandidateCalls:
 
     @property
     def bound(self) -> frozenset[str]:
-        """The candidate's names of the parameters and buffers that the judge loads."""
-        return frozenset(self.weights)
+        """The candidate's names of the weights that the judge loads. Buffers that are equal for every seed (a rotary
+        embedding's frequencies) are constants of the problem, whatever the candidate calls them.
+        """
+        weights = weights_of(self.prepared)
+        return frozenset(theirs for theirs, (ours, _) in self.weights.items() if ours in weights)
 
     def kept_names(self) -> set[str]:
         """The candidate's names of the judge's weights and buffers that the reference does not update."""

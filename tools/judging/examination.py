@@ -51,6 +51,12 @@ class Evidence:
     reloaded: bool | None = None
     """Whether all weights of the reference are loaded into the candidate; None where the reference has none."""
 
+    def add(self, checks: SizeChecks) -> None:
+        """Adds the comparisons at one size, and the first of the remarks of a kind."""
+        self.checks += checks.checks
+        if checks.notes and not any(note.startswith("right, and ") for note in self.notes):
+            self.notes.append(checks.notes[0])
+
 
 @contextlib.contextmanager
 def _refusal_elsewhere(draw: Draw) -> Iterator[None]:
@@ -90,7 +96,7 @@ class Examination:
             for number, (draw, numbers) in enumerate(asked, 2):
                 self._distribution(draw, number, perturbed, numbers)
         finally:
-            self._evidence.checks += self._checks.checks
+            self._evidence.add(self._checks)
 
     def examine_one_call(self, told: str, *, every_distribution: bool, every_configuration: bool) -> None:
         """On one draw, and on other weights than those that the model is made with. `told`: the size in words.
@@ -113,7 +119,7 @@ class Examination:
             if every_distribution:
                 self._every_distribution(expected, every_configuration, f" at {told}")
         finally:
-            self._evidence.checks += checks.checks
+            self._evidence.add(checks)
 
     def _drawn(self, perturbed: bool) -> ExpectedOutputs:
         """Returns the draw of this size: sizes take turns between rows of several kinds, inputs that agree but for few

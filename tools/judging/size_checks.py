@@ -74,6 +74,8 @@ class SizeChecks:
         self.calls = CandidateCalls(prepared, traced, index, replayer, buffers, inputs)
         self.prepared = prepared
         self.checks: list[Check] = []
+        self.notes: list[str] = []
+        """Remarks on calls whose answers are right."""
         self._tolerances = tolerances
         self._on_gpu = buffers.device != "cpu"
         self.watched: Watched | None = None
@@ -119,7 +121,14 @@ class SizeChecks:
             numeric = failed.failure.fault in NUMERIC_FAULTS
             if not numeric or not self._follows_another_choice(got, expected, name or expected.draw, noted):
                 raise Failed(self._diagnosed(failed.failure, reply, expected, name, shuffle)) from failed
+        self._note_reads_outside(reply)
         return got
+
+    def _note_reads_outside(self, reply: Reply) -> None:
+        """Notes reads outside of all tensors that changed no answer: elsewhere the memory there may not be mapped."""
+        note = f"right, and {clean_text(reply.read_outside, 250)}: a GPU may end the program there; mask the load"
+        if reply.read_outside and note not in self.notes:
+            self.notes.append(note)
 
     def _follows_another_choice(
         self, got: list[Any], expected: ExpectedOutputs, name: str, noted: tuple[int, int]

@@ -1,10 +1,8 @@
 """A kernel is called on inputs that are transposed, sliced and expanded: it may copy, use strides or raise."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault, Report, SizeOutcome
 
@@ -41,12 +39,6 @@ def problem_of(
 
 def kernel(first: str, strides: str) -> str:
     return HEAD + KERNEL.format(first=first, strides=strides)
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[Evaluator]:
-    with Evaluator(device="cpu", workers=1) as judge:
-        yield judge
 
 
 def outcomes(report: Report) -> set[SizeOutcome]:
