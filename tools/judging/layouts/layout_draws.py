@@ -27,7 +27,7 @@ FLOATING = frozenset({"float64", "float32", "float16", "bfloat16"})
 """Types of inputs that may be equal along a dimension; whole numbers are often indices, whose order means something."""
 Kind = Callable[[Sequence[int], random.Random], InputLayout | None]
 KINDS: tuple[Kind, ...] = (transposed, stepped, sliced, expanded, heads_transposed, channels_last)
-"""Each is a variant, in which all inputs lie so; where an input cannot, it is a slice."""
+"""Each input lies so in one of the variants, where it can."""
 Layouts = tuple[InputLayout | None, ...]
 """One layout for each tensor among the inputs, in order; None where the input lies as the problem gives it."""
 
@@ -41,8 +41,16 @@ def with_layouts(selection: Selection, seed: int) -> Selection:
         return selection
     rng = random.Random(seed)
     tensors = list(tensors_of_spec(_spec_of(size).inputs))
-    variants = [_variant(kind, tensors, rng) for kind in KINDS]
-    return with_variants(selection, size, [layouts for layouts in variants if layouts], like=size.index)
+    kinds = [_kinds_for(tensor) for tensor in tensors]
+    variants: list[Layouts] = []
+    for number in range(max(map(len, kinds), default=0)):
+        layouts: list[InputLayout | None] = []
+        for place, (tensor, possible) in enumerate(zip(tensors, kinds, strict=True)):
+            # Neighbours lie differently: a kernel that reads one by the strides of another is wrong.
+            kind = possible[(number + place) % len(possible)] if possible else None
+            layouts.append(kind(tensor["shape"], rng) if kind is not None else None)
+        variants.append(tuple(layouts))
+    return with_variants(selection, size, variants, like=size.index)
 
 
 def with_variants(selection: Selection, size: AtSize, variants: Sequence[Layouts], like: int | None) -> Selection:
@@ -106,22 +114,14 @@ def tensors_of_spec(tree: Any) -> Iterator[dict[str, Any]]:
                 yield from tensors_of_spec(list(body.values()) if tag == "dict" else body)
 
 
-def _variant(kind: Kind, tensors: Sequence[dict[str, Any]], rng: random.Random) -> Layouts:
-    """Draws the layouts of all inputs, None for one that the problem itself gives otherwise than contiguous. Empty
-    where no input can lie as this kind does.
-    """
-    layouts: list[InputLayout | None] = []
-    can_lie_so = False
-    for tensor in tensors:
-        shape = tensor["shape"]
-        if not is_contiguous(shape, tensor["stride"]):
-            layouts.append(None)
-            continue
-        is_allowed = kind is not expanded or tensor["dtype"] in FLOATING
-        layout = kind(shape, rng) if is_allowed else None
-        can_lie_so = can_lie_so or layout is not None
-        layouts.append(layout or sliced(shape, rng))
-    return tuple(layouts) if can_lie_so else ()
+def _kinds_for(tensor: dict[str, Any]) -> list[Kind]:
+    """Returns the layouts that an input may have; none where the problem itself gives it otherwise than contiguous."""
+    shape = tensor["shape"]
+    if not is_contiguous(shape, tensor["stride"]):
+        return []
+    rng = random.Random(0)
+    allowed = [kind for kind in KINDS if kind is not expanded or tensor["dtype"] in FLOATING]
+    return [kind for kind in allowed if kind(shape, rng) is not None]
 
 
 def _cheapest(selection: Selection) -> AtSize | None:
