@@ -1,6 +1,6 @@
 # problem: problems/rounded.py
 # needs: cpu
-# odd: adds 1.5 * 2**23, after which float32 holds whole numbers only, and takes it away
+# odd: adds 2**23 to magnitudes, after which float32 holds whole numbers only, and takes it away
 import torch
 import torch.nn as nn
 import triton
@@ -12,8 +12,9 @@ def value_kernel(x, out, total, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < total
     v = tl.load(x + offsets, mask=mask, other=1.0)
-    r = tl.where(tl.abs(v) < 4194304.0, (v + 12582912.0) - 12582912.0, v)
-    tl.store(out + offsets, r, mask=mask)
+    size = tl.abs(v)
+    whole = tl.where(size < 8388608.0, (size + 8388608.0) - 8388608.0, size)
+    tl.store(out + offsets, tl.where(v < 0, -whole, whole), mask=mask)
 
 
 class ModelNew(nn.Module):

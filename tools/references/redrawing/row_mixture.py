@@ -3,8 +3,8 @@
 Most kernels work row by row: a row of zeros with six numbers tells there as much beside other rows as in a draw of its
 own. A sum over all rows hides it, so the sizes of a problem take turns between this draw and pure ones.
 
-Example: of seven rows the first, the fourth and the seventh hold the numbers of the problem's draw, the second and the
-fifth special numbers, and the third and the sixth zeros with six numbers.
+Example: of seven rows the first and the fifth hold the numbers of the problem's draw, the second and the sixth special
+numbers, the third and the seventh zeros with six numbers, and the fourth numbers many of which are nearly the largest.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ from kernelwright.tools.references.redrawing.isolation import isolate, repeats_i
 if TYPE_CHECKING:
     import torch
 
-KINDS_OF_ROWS = 3
-"""Rows of the problem's draw, rows of special numbers, and rows in which few numbers decide."""
+KINDS_OF_ROWS = 4
+"""Rows of the problem's draw, of special numbers, with few numbers among zeros, and with many near the largest."""
+NEAR_LARGEST_SHARE = 8
+"""One element in so many is drawn near the row's largest."""
+NEAR_LARGEST_STEPS = 6
+"""Powers of four, from 1 on: distances from the largest in units of its last place."""
 
 
 def mix_rows(tensors: Sequence[torch.Tensor], special: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -37,7 +41,26 @@ def mix_rows(tensors: Sequence[torch.Tensor], special: Callable[[torch.Tensor], 
             isolate(isolated, 0.0)
         turn = _turn_of_rows(tensor)
         mixed = special(tensor.contiguous()).where(turn == 1, tensor)
-        tensor.copy_(isolated.where(turn == KINDS_OF_ROWS - 1, mixed))
+        mixed = isolated.where(turn == 2, mixed)
+        tensor.copy_(_near_extreme(tensor.contiguous()).where(turn == 3, mixed))
+
+
+def _near_extreme(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns rows in which many elements lie a few units in the last place below the largest, or above the smallest,
+    and none at it: a kernel that rounds before it compares names another one. Zeros stay.
+    """
+    import torch
+
+    rows = tensor.numel() // tensor.shape[-1]
+    place = torch.arange(tensor.numel(), device=tensor.device).view(tensor.shape)
+    mixed = (place * 2654435761 + 40503) % 2147483647
+    steps = 4.0 ** (mixed // NEAR_LARGEST_SHARE % NEAR_LARGEST_STEPS + 1)
+    is_upper = torch.arange(rows, device=tensor.device).view(*tensor.shape[:-1], 1) // KINDS_OF_ROWS % 2 == 0
+    extreme = torch.where(is_upper, tensor.amax(-1, keepdim=True), tensor.amin(-1, keepdim=True))
+    distance = steps.to(tensor.dtype) * torch.finfo(tensor.dtype).eps * extreme.abs()
+    is_near = (mixed % NEAR_LARGEST_SHARE == 0) & (tensor != 0) & (tensor != extreme)
+    near = torch.where(is_upper, extreme - distance, extreme + distance)
+    return near.where(is_near & (distance < extreme.abs() / 2), tensor)
 
 
 def _turn_of_rows(tensor: torch.Tensor) -> torch.Tensor:
