@@ -176,6 +176,8 @@ def _with_failure(check: LayoutCheck, failure: Failure) -> LayoutCheck:
     outcome = _outcome(failure)
     mismatch = failure.mismatch if outcome is SizeOutcome.WRONG else None
     message = clean_text(failure.message, MAX_MESSAGE_CHARACTERS)
+    if mismatch is not None:  # its hint looks for the cause in the kernel's arithmetic
+        message = f"{mismatch.wrong} of {mismatch.total} elements wrong"
     changed: LayoutCheck = check.with_(outcome=outcome, message=message, mismatch=mismatch)
     return changed
 
