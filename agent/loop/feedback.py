@@ -38,7 +38,7 @@ def write_feedback(report: Report, tried: int = 0, origin: Origin = Origin.POLIC
         parts = [_headline(report, report.failure), *_failure(report.failure), _program_output(report)]
     else:
         by = COMPILER_DRAFT_NOTE if origin is Origin.COMPILER else ""
-        parts = [_correctness(report), by, *_speed(report), _launches(report), _resources(report.compile),
+        parts = [_correctness(report), _strides(report), by, *_speed(report), _launches(report), _resources(report.compile),
                  *(tuning_lines(report) if tuned else []), suggestion(report, tried)]  # fmt: skip
     return "\n".join(part for part in parts if part)
 
@@ -111,6 +111,13 @@ def _correctness(report: Report) -> str:
     if report.judged_on == "cpu":
         return "It is right on a CPU, interpreted, at small shapes. Its speed has not been measured."
     return f"It is right on {clean_text(report.judged_on, 80)}."
+
+
+def _strides(report: Report) -> str:
+    if not report.ignores_strides:
+        return ""
+    where = clean_text(report.ignores_strides, MAX_COMPACT_CHARACTERS)
+    return f"It ignores strides: {where}. Call .contiguous() on its inputs, or use their strides."
 
 
 def _speed(report: Report) -> list[str]:
