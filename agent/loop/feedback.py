@@ -38,8 +38,10 @@ def write_feedback(report: Report, tried: int = 0, origin: Origin = Origin.POLIC
         parts = [_headline(report, report.failure), *_failure(report.failure), _program_output(report)]
     else:
         by = COMPILER_DRAFT_NOTE if origin is Origin.COMPILER else ""
-        parts = [_correctness(report), _strides(report), by, *_speed(report), _launches(report), _resources(report.compile),
-                 *(tuning_lines(report) if tuned else []), suggestion(report, tried)]  # fmt: skip
+        parts = [
+            _correctness(report), _strides(report), by, *_speed(report), _launches(report), _resources(report.compile),
+            *(tuning_lines(report) if tuned else []), suggestion(report, tried),
+        ]  # fmt: skip
     return "\n".join(part for part in parts if part)
 
 
