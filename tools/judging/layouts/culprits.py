@@ -1,13 +1,12 @@
-"""Which of the inputs in other layouts a candidate is wrong on: one lies otherwise at a time."""
+"""Finds the inputs whose strides a candidate ignores: a single input lies otherwise in each call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.judging.layouts.layout_checks import failure_of_layouts
-from kernelwright.tools.judging.layouts.layout_draws import one_by_one, with_variants
+from kernelwright.tools.judging.layouts.layout_draws import single_layouts, with_variants
 from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
 from kernelwright.tools.report import LayoutCheck, SizeOutcome
 from kernelwright.tools.sizing.selection import Selection
@@ -16,33 +15,31 @@ if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
     from kernelwright.tools.tracing.client import TracedCandidate
 
-Trace = Callable[[Selection], "tuple[TracedCandidate, Mapping[str, Any] | None]"]
-"""Traces and compiles the candidate; the second value is None where it is interpreted."""
+TracesVariants = Callable[[Selection], "tuple[TracedCandidate, Mapping[str, Any] | None]"]
+"""Traces and compiles the candidate; the second value is None under the interpreter."""
 
 
 def name_culprits(
-    judge: Judge, judged: JudgeFindings, selection: Selection, trace: Trace, seed: int, rules: Rules
+    judge: Judge, judged: JudgeFindings, selection: Selection, trace: TracesVariants, seed: int, rules: Rules
 ) -> JudgeFindings:
-    """Returns the findings with the inputs alone whose strides the candidate ignores, where it is wrong with several
-    inputs in other layouts at once.
+    """Returns the findings with the names of the inputs whose strides the candidate ignores.
+
+    The findings stay as they are if no call was wrong, or if a single input lay otherwise.
     """
     checks = judged.result.layouts
     if not checks or checks[-1].outcome is not SizeOutcome.WRONG:
         return judged
     size = selection.layouts[len(checks) - 1]
-    singles = one_by_one(size.layouts)
+    singles = single_layouts(size.layouts)
     if len(singles) < 2:
         return judged
     problem = selection.base.problem
     variants = with_variants(Selection(base=AtSize(index=0, problem=problem)), size, singles, like=None)
     candidate, binaries = trace(variants)
-    rules = replace(rules, contiguous_inputs=True)  # every input is looked at, also after one that is wrong
-    wrong = [
-        check
-        for variant in variants.layouts
-        for check in judge.check_layouts(candidate, variant, seed, rules, binaries)
-        if check.outcome is SizeOutcome.WRONG
-    ]
+    wrong: list[LayoutCheck] = []
+    for variant in variants.layouts:
+        found = judge.check_layouts(candidate, variant, seed, rules, binaries)
+        wrong += [check for check in found if check.outcome is SizeOutcome.WRONG]
     if not wrong:
         return judged
     layouts = {name: layout for check in wrong for name, layout in check.layouts.items()}

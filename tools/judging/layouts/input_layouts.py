@@ -1,4 +1,4 @@
-"""The memory layout of one input as a value, and the layouts that views of PyTorch have."""
+"""The memory layout of an input as a value, and the layouts of views in PyTorch."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ OFFSETS = (0, 16, 48)
 """Storage offsets in elements. Whole multiples of 16 keep the alignment that kernels with wide loads rely on."""
 STEPS = (2, 3)
 MAX_GAP = 3
-"""Largest number of elements by which a tensor is longer, in each dimension, than the slice that is taken of it."""
+"""Largest number of elements, in each dimension, between a slice and the end of its tensor."""
 
 
 class InputLayout(Value):
-    """Where the elements of one input lie in memory."""
+    """The places of an input's elements in memory."""
 
     strides: tuple[int, ...]
     """In elements, by dimension."""
     offset: int = 0
     """Elements of the storage before the first element."""
     expanded: int | None = None
-    """The dimension with stride 0, along which all values are equal; None where there is none."""
+    """The dimension with stride 0, along which all values are equal; None if no stride is 0."""
     name: str
     """`transposed`, `channels last`: for messages."""
 
@@ -43,7 +43,7 @@ class InputLayout(Value):
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Tells whether a tensor with these strides lies in memory as torch makes it."""
+    """Tells whether a tensor with these strides is contiguous."""
     step = 1
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if extent != 1 and stride != step:
@@ -62,7 +62,7 @@ def transposed(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
 
 
 def stepped(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
-    """Returns the layout of `x[..., ::2]`; None for a tensor with at most one element."""
+    """Returns the layout of `x[..., ::2]`; None for a tensor with fewer than two elements."""
     long = long_dimensions(shape)
     if not long:
         return None
@@ -75,9 +75,9 @@ def stepped(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
 
 
 def sliced(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
-    """Returns the layout of a slice of a larger tensor, where no stride is the product of the extents after it.
+    """Returns the layout of a slice of a larger tensor: no stride is the product of the extents after its dimension.
 
-    None for a tensor with at most one element.
+    None for a tensor with fewer than two elements.
     """
     if not long_dimensions(shape):
         return None
@@ -87,7 +87,7 @@ def sliced(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
 
 
 def expanded(shape: Sequence[int], rng: random.Random) -> InputLayout | None:
-    """Returns the layout of `x.expand(...)` along one dimension; None for a tensor with at most one element."""
+    """Returns the layout of `x.expand(...)` along one dimension; None for a tensor with fewer than two elements."""
     long = long_dimensions(shape)
     if not long:
         return None
@@ -116,7 +116,7 @@ def channels_last(shape: Sequence[int], rng: random.Random) -> InputLayout | Non
 
 
 def copy_values(target: torch.Tensor, values: torch.Tensor) -> None:
-    """Writes values into a tensor of any layout, also where elements of the tensor share memory along a dimension."""
+    """Writes values into a tensor of any layout, expanded tensors included."""
     for dimension, stride in enumerate(target.stride()):
         if stride == 0:
             target, values = target.narrow(dimension, 0, 1), values.narrow(dimension, 0, 1)

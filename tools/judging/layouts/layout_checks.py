@@ -1,7 +1,7 @@
 """Whether a candidate is right on inputs in other memory layouts than the problem gives them.
 
-A candidate may copy such an input, use its strides, or raise. A wrong answer counts only where the same values in the
-problem's own layout are answered rightly, and where the reference itself takes the other layout.
+A candidate may copy such an input, use its strides, or raise. A wrong answer counts only if the candidate
+is right on the same values in the problem's own layout, and if the reference takes the other layout.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_MESSAGE_CHARACTERS = 200
 
 
 class LayoutChecks:
-    """Calls of one candidate on inputs in other layouts."""
+    """Calls a candidate on inputs in other layouts."""
 
     def __init__(
         self, judge: Judge, candidate: TracedCandidate, seed: int,
@@ -49,9 +49,9 @@ class LayoutChecks:
         self._judge, self._candidate, self._seed, self._open_checks = judge, candidate, seed, open_checks
 
     def check(self, size: AtSize, late: str = "") -> LayoutCheck:
-        """Calls the candidate on one variant of a size.
+        """Calls the candidate on a variant of a size.
 
-        late: why a kernel of this variant cannot be run; empty where all can.
+        late: why a kernel of this variant cannot be run; empty if all can.
         """
         prepared = self._judge.prepared(size.problem, self._seed)
         own = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)
@@ -69,7 +69,7 @@ class LayoutChecks:
     def _called(
         self, size: AtSize, prepared: PreparedProblem, own: ExpectedOutputs, right: LayoutCheck
     ) -> LayoutCheck:  # fmt: skip
-        """Raises ProblemError where the reference fails on values that are equal along a dimension."""
+        """Raises ProblemError if the reference fails on values that are equal along a dimension."""
         expected = _expected(size, prepared, own)
         try:
             self._call(prepared, size.index, size.layouts, expected)
@@ -83,14 +83,14 @@ class LayoutChecks:
     def _call(
         self, prepared: PreparedProblem, index: int, layouts: Sequence[InputLayout | None], expected: ExpectedOutputs
     ) -> None:
-        """One call, and a later one where the candidate keeps state between calls. Raises Failed."""
+        """Makes one call, and a later one if the candidate keeps state between calls. Raises Failed."""
         checks = self._open_checks(prepared, index)
         checks.calls.layouts = layouts
         for number in range(1 + checks.calls.keeps_state):
             checks.check(expected, POISON_BYTES[number % 2], self._seed & 0x7FFFFFFF, name="other layouts")
 
     def _excuse(self, size: AtSize, prepared: PreparedProblem, expected: ExpectedOutputs) -> str:
-        """Returns why a wrong answer is not due to the layout; empty where it is."""
+        """Returns why a wrong answer is not due to the layout; empty if the layout is to blame."""
         if not _reference_takes(prepared, expected, size.layouts):
             return "the reference itself does not give the same answer on inputs with these strides"
         if size.like is None or expected.draw == Draw.OWN:
@@ -103,7 +103,7 @@ class LayoutChecks:
 
 
 def failure_of_layouts(check: LayoutCheck) -> Failure:
-    """Returns the failure of a candidate that answers wrongly where inputs lie in another layout."""
+    """Returns the failure of a candidate that answers wrongly on inputs in other layouts."""
     subject = "it is" if len(check.layouts) == 1 else "they are"
     message = f"ignores strides: wrong where {check.where}, right where {subject} contiguous: {HINT}"
     mismatch = check.mismatch and check.mismatch.with_(hint=f"It ignores strides: {HINT}.", pattern=None)
@@ -123,9 +123,9 @@ def named_layouts(size: AtSize, prepared: PreparedProblem, inputs: Sequence[obje
 
 
 def _expected(size: AtSize, prepared: PreparedProblem, own: ExpectedOutputs) -> ExpectedOutputs:
-    """Returns the problem's own draw; where an input is expanded, one whose values are equal along its dimension.
+    """Returns the problem's own draw, with values that are equal along the dimension of each expanded input.
 
-    Raises ProblemError where the reference fails on it, or writes to an expanded input.
+    Raises ProblemError if the reference fails on these values, or writes to an expanded input.
     """
     if not any(layout is not None and layout.expanded is not None for layout in size.layouts):
         return own

@@ -27,14 +27,15 @@ FLOATING = frozenset({"float64", "float32", "float16", "bfloat16"})
 """Types of inputs that may be equal along a dimension; whole numbers are often indices, whose order means something."""
 Kind = Callable[[Sequence[int], random.Random], InputLayout | None]
 KINDS: tuple[Kind, ...] = (transposed, stepped, sliced, expanded, heads_transposed, channels_last)
-"""Each input lies so in one of the variants, where it can."""
+"""Each input that can lie so does in some variant."""
 Layouts = tuple[InputLayout | None, ...]
-"""One layout for each tensor among the inputs, in order; None where the input lies as the problem gives it."""
+"""The layout of each tensor among the inputs, in order; None for the problem's own layout."""
 
 
 def with_layouts(selection: Selection, seed: int) -> Selection:
-    """Adds variants of one size, in which all inputs that the problem gives contiguous lie otherwise. Without other
-    sizes on a GPU there is none: the problem's own size may be large.
+    """Adds variants of the cheapest size, in which all inputs that the problem gives contiguous lie otherwise.
+
+    On a GPU there are none without other sizes: the problem's own size may be large.
     """
     size = _cheapest(selection)
     if size is None:
@@ -46,7 +47,7 @@ def with_layouts(selection: Selection, seed: int) -> Selection:
     for number in range(max(map(len, kinds), default=0)):
         layouts: list[InputLayout | None] = []
         for place, (tensor, possible) in enumerate(zip(tensors, kinds, strict=True)):
-            # Neighbours lie differently: a kernel that reads one by the strides of another is wrong.
+            # Neighbours lie differently, so that a kernel which reads an input by the strides of another is wrong.
             kind = possible[(number + place) % len(possible)] if possible else None
             layouts.append(kind(tensor["shape"], rng) if kind is not None else None)
         variants.append(tuple(layouts))
@@ -54,9 +55,9 @@ def with_layouts(selection: Selection, seed: int) -> Selection:
 
 
 def with_variants(selection: Selection, size: AtSize, variants: Sequence[Layouts], like: int | None) -> Selection:
-    """Adds variants of one size, which are traced after all sizes.
+    """Adds variants of a size, which are traced after all sizes.
 
-    like: the index of the trace at this size with the problem's own layouts; None where there is none.
+    like: the index of the trace at this size with the problem's own layouts; None if that was not traced.
     """
     first = len(selection.every) + 1
     added = [size.with_(index=first + i, like=like, layouts=layouts) for i, layouts in enumerate(variants)]
@@ -64,7 +65,7 @@ def with_variants(selection: Selection, size: AtSize, variants: Sequence[Layouts
     return extended
 
 
-def one_by_one(layouts: Layouts) -> list[Layouts]:
+def single_layouts(layouts: Layouts) -> list[Layouts]:
     """Returns a variant for each input that lies otherwise, in which the other inputs lie as the problem gives them."""
     singles = []
     for place, layout in enumerate(layouts):
@@ -115,7 +116,7 @@ def tensors_of_spec(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _kinds_for(tensor: dict[str, Any]) -> list[Kind]:
-    """Returns the layouts that an input may have; none where the problem itself gives it otherwise than contiguous."""
+    """Returns the layouts that an input may have; none for an input that the problem gives in a layout of its own."""
     shape = tensor["shape"]
     if not is_contiguous(shape, tensor["stride"]):
         return []
