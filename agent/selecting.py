@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.agent.viewing.report.samples import Sample, read_samples, sample_of
+from kernelwright.agent.viewing.report.samples import ReportedSample, read_samples, sample_of
 from kernelwright.errors import InputError
 from kernelwright.store.database import Store
 from kernelwright.store.lineage import history
@@ -53,7 +53,7 @@ def candidate_filter(store: Store, id: str | None, run: str | None) -> Candidate
     return CandidateFilter(run=run)
 
 
-def samples_of(store: Store, id: str | None, run: str | None) -> list[Sample]:
+def samples_of(store: Store, id: str | None, run: str | None) -> list[ReportedSample]:
     """Raises InputError where there is none."""
     chosen = candidate_filter(store, id, run)
     if chosen.trajectory_id is not None:

@@ -30,7 +30,7 @@ from pathlib import Path
 from bench.compiler_drafts import RULES, kept_draft_path, machine_of
 from bench.compiler_drafts_table import Row, geometric_mean
 from kernelwright.agent.batch.suite_choice import choose_problems
-from kernelwright.policies.inductor.draft import Mode
+from kernelwright.policies.inductor.draft import DraftMode
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.problem import Problem
@@ -51,7 +51,7 @@ class ClockRow(Value):
     level: str
     apart: bool = False
     """Whether the draft's speed is no speed of the same work."""
-    mode: Mode | None = None
+    mode: DraftMode | None = None
     correct: bool = False
     reason: str = ""
     """Why there is no time, or no comparable one."""
@@ -126,7 +126,7 @@ class Bench:
         title = problem.title or problem.name
         row = ClockRow(problem=title, level=problem.family)
         try:
-            mode = next((mode for mode in Mode if kept_draft_path(self._drafts, problem, mode).exists()), None)
+            mode = next((mode for mode in DraftMode if kept_draft_path(self._drafts, problem, mode).exists()), None)
             if mode is None:
                 row = row.with_(reason="no draft")
             else:
@@ -135,7 +135,7 @@ class Bench:
         except Exception as error:  # whatever it is: the other problems of a lent GPU go on
             return row.with_(reason=f"not judged: {type(error).__name__}: {error}")
 
-    def _judged(self, row: ClockRow, problem: Problem, mode: Mode) -> ClockRow:
+    def _judged(self, row: ClockRow, problem: Problem, mode: DraftMode) -> ClockRow:
         source = kept_draft_path(self._drafts, problem, mode).read_text(encoding="utf-8")
         options = Options(own_work=RULES[mode], sizes=0, torch_compile=False)
         report: Report = self._evaluator.evaluate(problem, source, options)

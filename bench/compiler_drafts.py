@@ -38,7 +38,7 @@ from kernelwright.agent.tuning.settings import PrecisionClass
 from kernelwright.policies.inductor.draft import (
     SUITE_DRAFT_SECONDS,
     Draft,
-    Mode,
+    DraftMode,
     has_split_products,
     with_fp32_products,
 )
@@ -48,7 +48,7 @@ from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError, Report
 
-RULES = {Mode.STRICT: "strict", Mode.SHARE: "share:0.001"}
+RULES = {DraftMode.STRICT: "strict", DraftMode.SHARE: "share:0.001"}
 """What the judge asks of own work in each mode: in share, a kernel that the answer needs, beside a product that may
 take all but a thousandth of the GPU's time.
 """
@@ -71,7 +71,7 @@ class KeptDrafts:
 
 
 def measured(
-    problem: Problem, mode: Mode, drafter: Drafter | KeptDrafts, evaluator: Evaluator | None, keep: Path | None,
+    problem: Problem, mode: DraftMode, drafter: Drafter | KeptDrafts, evaluator: Evaluator | None, keep: Path | None,
     seconds: float | None = None, precision: PrecisionClass = PrecisionClass.ANY,
 ) -> Row:  # fmt: skip
     """Drafts one problem, and judges the draft where there is somebody to judge it. seconds: of the GPU, for TUNE."""
@@ -111,12 +111,12 @@ def measured(
     return row
 
 
-def _keep(folder: Path | None, problem: Problem, mode: Mode, source: str) -> None:
+def _keep(folder: Path | None, problem: Problem, mode: DraftMode, source: str) -> None:
     if folder is not None:
         kept_draft_path(folder, problem, mode).write_text(source, encoding="utf-8")
 
 
-def kept_draft_path(folder: Path, problem: Problem, mode: Mode) -> Path:
+def kept_draft_path(folder: Path, problem: Problem, mode: DraftMode) -> Path:
     """The file in which a run keeps the draft of a problem."""
     return folder / f"{re.sub(r'[^A-Za-z0-9]+', '_', problem.name)}-{mode}.py"
 
@@ -172,7 +172,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("folder")
     parser.add_argument("--level", type=int)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--modes", default="strict", type=lambda v: [Mode(m) for m in v.split(",")])
+    parser.add_argument("--modes", default="strict", type=lambda v: [DraftMode(m) for m in v.split(",")])
     parser.add_argument("--only", default="", help="a regular expression over names")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--workers", type=int, default=1)
@@ -203,7 +203,7 @@ def earlier_rows(arguments: argparse.Namespace) -> list[Row]:
     return [Row.model_validate(row) for row in json.loads(arguments.tune_from.read_text(encoding="utf-8"))]
 
 
-def in_order(rows: Sequence[Row], asked: Sequence[tuple[Problem, Mode]]) -> list[tuple[int, Problem]]:
+def in_order(rows: Sequence[Row], asked: Sequence[tuple[Problem, DraftMode]]) -> list[tuple[int, Problem]]:
     """Returns, of each problem that is asked for, the row to tune and its place: first those farthest behind
     torch.compile.
     """
@@ -260,7 +260,7 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
         ThreadPoolExecutor(arguments.workers) as pool,
     ):
 
-        def one(problem: Problem, mode: Mode) -> Row | None:
+        def one(problem: Problem, mode: DraftMode) -> Row | None:
             late = arguments.seconds is not None and time.monotonic() - start > arguments.seconds
             if late:
                 return None

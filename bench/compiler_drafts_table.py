@@ -16,7 +16,7 @@ from datetime import date
 from pathlib import Path
 
 from bench.compiler_drafts_tuning import TunedRow
-from kernelwright.policies.inductor.draft import Mode
+from kernelwright.policies.inductor.draft import DraftMode
 from kernelwright.tools.report import TimingMethod, Value
 
 
@@ -25,7 +25,7 @@ class Row(Value):
 
     problem: str
     level: str
-    mode: Mode
+    mode: DraftMode
     drafted: bool = False
     refused: str = ""
     kernels: int = 0

@@ -21,7 +21,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
-from kernelwright.store.connection.column_types import Row
+from kernelwright.store.connection.column_types import StoredRow
 from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Blob, Link
 
@@ -109,7 +109,7 @@ def split_into_batches(values: Iterable[Any]) -> Iterator[list[Any]]:
 
 @cache
 def _insert(table: str, dialect: str) -> Any:
-    target = Row.metadata.tables[table]
+    target = StoredRow.metadata.tables[table]
     new: Any
     match dialect:
         case "sqlite":
@@ -124,7 +124,7 @@ def _insert(table: str, dialect: str) -> Any:
 @cache
 def _find(table: str, one: bool) -> Any:
     """An IN (...) is written anew for every number of names: for one name, the most frequent number, there is none."""
-    target = Row.metadata.tables[table]
+    target = StoredRow.metadata.tables[table]
     named = target.c.hash == bindparam("hashes") if one else target.c.hash.in_(bindparam("hashes", expanding=True))
     return select(target.c.hash, target.c.id).where(named)
 

@@ -15,7 +15,7 @@ from kernelwright.store.migrations import CURRENT_VERSION
 from kernelwright.store.models import BatchRun, Blob, Candidate, Reward, State, Trajectory, Verdict
 from kernelwright.store.records import CandidateFilter, Entry, Order, SearchHit, Stats, TrajectoryFilter, load_report
 from kernelwright.store.rows import existing_row
-from kernelwright.store.search import CANDIDATE, VERDICT, Term, excerpt, matching, terms_of
+from kernelwright.store.search import CANDIDATE, VERDICT, SearchTerm, excerpt, matching, terms_of
 from kernelwright.tools.report import Report
 
 FIRST_SEARCHED_IDS = 2000
@@ -158,7 +158,7 @@ def search(session: Session, query: str, wanted: CandidateFilter, *, before: int
     return [SearchHit(entry, text) for entry, text in zip(found, _excerpts(session, found, terms), strict=True)]
 
 
-def _found_between(session: Session, terms: Sequence[Term], first: int, last: int) -> ColumnElement[bool]:
+def _found_between(session: Session, terms: Sequence[SearchTerm], first: int, last: int) -> ColumnElement[bool]:
     """Candidates with these ids that hold the terms, or whose verdict does."""
     dialect = session.connection().dialect.name
     inside = col(Candidate.id).between(first, last)
@@ -169,7 +169,7 @@ def _found_between(session: Session, terms: Sequence[Term], first: int, last: in
     return and_(inside, or_(said, failed))
 
 
-def _excerpts(session: Session, found: Sequence[Entry], terms: Sequence[Term]) -> list[str]:
+def _excerpts(session: Session, found: Sequence[Entry], terms: Sequence[SearchTerm]) -> list[str]:
     bodies = load_blobs(session.connection(), (entry.candidate.reply_id for entry in found))
     texts = [unpack_text(bodies.get(entry.candidate.reply_id or 0, b"")) for entry in found]
     messages = [entry.verdict.message if entry.verdict else "" for entry in found]

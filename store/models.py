@@ -15,7 +15,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Integer, LargeBinary, Str
 from sqlmodel import Field
 
 from kernelwright.policies.base import FinishReason, Origin
-from kernelwright.store.connection.column_types import EnumText, JsonText, Row
+from kernelwright.store.connection.column_types import EnumText, JsonText, StoredRow
 from kernelwright.tools.report import Cheat, Fault, Rung
 
 
@@ -62,7 +62,7 @@ def enum_column(kind: type[StrEnum], *, nullable: bool = False, index: bool = Fa
     return Column(EnumText(kind), nullable=nullable, index=index)
 
 
-class Blob(Row, table=True):
+class Blob(StoredRow, table=True):
     """Bytes, addressed by the hash of their content."""
 
     id: int = Field(default=None, primary_key=True)
@@ -75,7 +75,7 @@ class Blob(Row, table=True):
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
-class Link(Row, table=True):
+class Link(StoredRow, table=True):
     """A piece that follows another: a message after the messages before it, or a run of token ids after those before
     it.
     """
@@ -89,7 +89,7 @@ class Link(Row, table=True):
     blob_id: int = Field(sa_column=reference_column("blob", required=True))
 
 
-class BatchRun(Row, table=True):
+class BatchRun(StoredRow, table=True):
     """A named set of trajectories, that goes on where it stopped."""
 
     __tablename__ = "run"
@@ -100,7 +100,7 @@ class BatchRun(Row, table=True):
     options: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
 
 
-class Trajectory(Row, table=True):
+class Trajectory(StoredRow, table=True):
     """One attempt of one policy at one problem."""
 
     __table_args__ = (UniqueConstraint("run_id", "key", "sample"), {"sqlite_autoincrement": True})
@@ -140,7 +140,7 @@ class Trajectory(Row, table=True):
     """Until when another host believes that the owner lives."""
 
 
-class Candidate(Row, table=True):
+class Candidate(StoredRow, table=True):
     """One turn: what was asked, what was answered."""
 
     __table_args__ = (UniqueConstraint("trajectory_id", "turn"), {"sqlite_autoincrement": True})
@@ -201,7 +201,7 @@ class Candidate(Row, table=True):
     """The author of the text: the policy, the compiler, or the user's file."""
 
 
-class Verdict(Row, table=True):
+class Verdict(StoredRow, table=True):
     """The tools' findings. Rows are only ever added: a second judgement leaves the first one as it was."""
 
     __table_args__ = ({"sqlite_autoincrement": True},)
@@ -232,7 +232,7 @@ class Verdict(Row, table=True):
     cached: bool = False
 
 
-class Reward(Row, table=True):
+class Reward(StoredRow, table=True):
     """Parts of a reward, never only their sum. They may come long after the verdict, and again by another formula."""
 
     id: int = Field(default=None, primary_key=True)

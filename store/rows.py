@@ -14,10 +14,10 @@ from pydantic.fields import FieldInfo
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.engine import Connection
 
-from kernelwright.store.connection.column_types import Row
+from kernelwright.store.connection.column_types import StoredRow
 from kernelwright.store.errors import StoreError, StoreTrouble
 
-AnyRow = TypeVar("AnyRow", bound=Row)
+AnyRow = TypeVar("AnyRow", bound=StoredRow)
 
 
 def existing_row(connection: Connection, table: type[AnyRow], id: int) -> AnyRow:
@@ -27,7 +27,7 @@ def existing_row(connection: Connection, table: type[AnyRow], id: int) -> AnyRow
     return row_from_values(table, row._asdict())
 
 
-def check_there(connection: Connection, table: type[Row], id: int) -> None:
+def check_there(connection: Connection, table: type[StoredRow], id: int) -> None:
     """Raises StoreError where there is no such row."""
     if connection.execute(_select_id(table), {"row_id": id}).first() is None:
         raise missing(table, id)
@@ -38,14 +38,14 @@ def row_from_values(table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
     return table.model_construct(**values)
 
 
-def missing(table: type[Row], id: int) -> StoreError:
+def missing(table: type[StoredRow], id: int) -> StoreError:
     """Returns the error for a row that is not there; the caller raises it."""
     return StoreError(
         f"no {table.__name__.lower()} {id} in this database: `agent inspect` lists what there is", StoreTrouble.MISSING
     )
 
 
-def add_row(connection: Connection, table: type[Row], values: Mapping[str, Any]) -> int:
+def add_row(connection: Connection, table: type[StoredRow], values: Mapping[str, Any]) -> int:
     """A new row, its fields' defaults filled in; gives its id.
 
     Raises StoreError where a value is not what its field says.
@@ -60,13 +60,13 @@ def add_and_read(connection: Connection, table: type[AnyRow], values: Mapping[st
     return row_from_values(table, {**_defaults(table), **values, "id": id})
 
 
-def update_row(connection: Connection, table: type[Row], id: int, values: Mapping[str, Any]) -> None:
+def update_row(connection: Connection, table: type[StoredRow], id: int, values: Mapping[str, Any]) -> None:
     """Changes some fields of a row. Raises StoreError where a value does not have its field's type."""
     check_values(table, values)
     connection.execute(_update(table), {**values, "row_id": id})
 
 
-def check_values(table: type[Row], values: Mapping[str, Any]) -> None:
+def check_values(table: type[StoredRow], values: Mapping[str, Any]) -> None:
     """Raises StoreError for the first value that is not what its field says."""
     validators = _validators(table)
     for name, value in values.items():
@@ -81,7 +81,7 @@ def check_values(table: type[Row], values: Mapping[str, Any]) -> None:
 
 
 @cache
-def _validators(table: type[Row]) -> dict[str, Callable[[Any], Any]]:
+def _validators(table: type[StoredRow]) -> dict[str, Callable[[Any], Any]]:
     """The validators by field; they are strict, so that what is checked is what is saved. The database gives the id."""
     return {name: _validator(field) for name, field in table.model_fields.items() if name != "id"}
 
@@ -92,30 +92,30 @@ def _validator(field: FieldInfo) -> Callable[[Any], Any]:
 
 
 @cache
-def _defaults(table: type[Row]) -> dict[str, Any]:
+def _defaults(table: type[StoredRow]) -> dict[str, Any]:
     fields = [(name, field) for name, field in table.model_fields.items() if name != "id"]
     return {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
 
 
 @cache
-def _select(table: type[Row]) -> Any:
-    target = Row.metadata.tables[str(table.__tablename__)]
+def _select(table: type[StoredRow]) -> Any:
+    target = StoredRow.metadata.tables[str(table.__tablename__)]
     return select(target).where(target.c.id == bindparam("row_id"))
 
 
 @cache
-def _select_id(table: type[Row]) -> Any:
-    target = Row.metadata.tables[str(table.__tablename__)]
+def _select_id(table: type[StoredRow]) -> Any:
+    target = StoredRow.metadata.tables[str(table.__tablename__)]
     return select(target.c.id).where(target.c.id == bindparam("row_id"))
 
 
 @cache
-def _insert(table: type[Row]) -> Any:
-    target = Row.metadata.tables[str(table.__tablename__)]
+def _insert(table: type[StoredRow]) -> Any:
+    target = StoredRow.metadata.tables[str(table.__tablename__)]
     return insert(target).returning(target.c.id)
 
 
 @cache
-def _update(table: type[Row]) -> Any:
-    target = Row.metadata.tables[str(table.__tablename__)]
+def _update(table: type[StoredRow]) -> Any:
+    target = StoredRow.metadata.tables[str(table.__tablename__)]
     return update(target).where(target.c.id == bindparam("row_id"))

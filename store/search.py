@@ -27,7 +27,7 @@ MAX_SEARCHED_CHARACTERS = 100_000
 CANDIDATE, VERDICT = "candidate", "verdict"
 
 
-class Term(NamedTuple):
+class SearchTerm(NamedTuple):
     """One word or phrase of a search."""
 
     words: tuple[str, ...]
@@ -41,10 +41,10 @@ def words_of(content: str) -> list[str]:
     return re.findall(r"[^\W_]+", content.lower())
 
 
-def terms_of(query: str) -> list[Term]:
+def terms_of(query: str) -> list[SearchTerm]:
     """Raises StoreError where the query holds neither letter nor digit."""
     parts = re.findall(r'"([^"]*)"|(\S+)', query)
-    terms = [Term(tuple(words_of(quoted or bare)), not bare.endswith("*")) for quoted, bare in parts]
+    terms = [SearchTerm(tuple(words_of(quoted or bare)), not bare.endswith("*")) for quoted, bare in parts]
     if not (found := [term for term in terms if term.words]):
         raise StoreError("nothing to search for: give a word, signs alone are not indexed", StoreTrouble.UNUSABLE)
     return found
@@ -78,7 +78,7 @@ def _index(connection: Connection, kind: str, id: int, content: str) -> None:
         connection.execute(_ELSEWHERE, {"kind": kind, "id": id, "words": f" {words} "})
 
 
-def matching(dialect: str, kind: str, terms: Sequence[Term], ids: tuple[int, int]) -> Any:
+def matching(dialect: str, kind: str, terms: Sequence[SearchTerm], ids: tuple[int, int]) -> Any:
     """A SELECT of the ids, from the first to the last of `ids`, whose text holds every term."""
     if dialect == "sqlite":
         table = f"{kind}_text"
@@ -92,23 +92,23 @@ def matching(dialect: str, kind: str, terms: Sequence[Term], ids: tuple[int, int
     return select(search_text.c.id).where(search_text.c.kind == kind, search_text.c.id.between(*ids), condition)
 
 
-def _fts5(terms: Sequence[Term]) -> str:
+def _fts5(terms: Sequence[SearchTerm]) -> str:
     return " ".join(f'"{" ".join(term.words)}"{"" if term.whole else " *"}' for term in terms)
 
 
-def _tsquery(terms: Sequence[Term]) -> ColumnElement[bool]:
+def _tsquery(terms: Sequence[SearchTerm]) -> ColumnElement[bool]:
     phrases = [" <-> ".join(f"'{word}'" for word in term.words) + ("" if term.whole else ":*") for term in terms]
     query = func.to_tsquery(text("'simple'"), " & ".join(f"({phrase})" for phrase in phrases))
     return func.to_tsvector(text("'simple'"), search_text.c.words).bool_op("@@")(query)
 
 
-def _like(terms: Sequence[Term]) -> ColumnElement[bool]:
+def _like(terms: Sequence[SearchTerm]) -> ColumnElement[bool]:
     """Words hold neither % nor _, and the text begins and ends with a blank."""
     patterns = [f"% {' '.join(term.words)}{' ' if term.whole else ''}%" for term in terms]
     return and_(*(search_text.c.words.like(pattern) for pattern in patterns))
 
 
-def excerpt(content: str, terms: Sequence[Term], width: int = 160) -> str:
+def excerpt(content: str, terms: Sequence[SearchTerm], width: int = 160) -> str:
     """The first line that holds one of the words looked for, in the order of the query."""
     lines = content.splitlines()
     for word in (term.words[0] for term in terms):

@@ -12,7 +12,7 @@ from kernelwright.store.beginning import lease_fields
 from kernelwright.store.blobs import split_into_batches
 from kernelwright.store.connection.engine import outside_transaction
 from kernelwright.store.errors import StoreError, StoreTrouble
-from kernelwright.store.models import Blob, Candidate, Link, Reward, Row, Trajectory, Verdict
+from kernelwright.store.models import Blob, Candidate, Link, Reward, StoredRow, Trajectory, Verdict
 from kernelwright.store.records import SweptCounts
 from kernelwright.store.rows import existing_row
 from kernelwright.store.search import sweep_index
@@ -51,10 +51,10 @@ def _check_forks(connection: Connection, trajectory_id: int, own: Any) -> None:
         raise StoreError(f"trajectory {trajectory_id} was forked: delete {names} first", StoreTrouble.INVALID)
 
 
-def references(table: type[Row]) -> list[Any]:
+def references(table: type[StoredRow]) -> list[Any]:
     """Every column of the schema that names a row of `table`, read off the foreign keys so that none is forgotten."""
-    target = Row.metadata.tables[str(table.__tablename__)]
-    tables = Row.metadata.tables.values()
+    target = StoredRow.metadata.tables[str(table.__tablename__)]
+    tables = StoredRow.metadata.tables.values()
     return [key.parent for other in tables for key in other.foreign_keys if key.column.table is target]
 
 
@@ -79,7 +79,7 @@ def sweep(connection: Connection) -> SweptCounts:
 
 def _live_links() -> Any:
     """The heads that rows name, and all before them."""
-    link = Row.metadata.tables["link"]
+    link = StoredRow.metadata.tables["link"]
     heads = [column for column in references(Link) if column.table is not link]
     named = union(*(select(column.label("id")).where(column.is_not(None)) for column in heads)).subquery()
     live = select(named.c.id).cte("live", recursive=True)

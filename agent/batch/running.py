@@ -26,7 +26,7 @@ from kernelwright.agent.solve.solving import embedded_policy_note
 from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.agent.viewing.report.files import write_report, write_text
 from kernelwright.agent.viewing.report.run_report import RunReport, report_run
-from kernelwright.agent.viewing.report.samples import Sample, read_samples
+from kernelwright.agent.viewing.report.samples import ReportedSample, read_samples
 from kernelwright.policies.base import Policy, Value
 from kernelwright.policies.inductor.draft import SUITE_DRAFT_SECONDS
 from kernelwright.store.database import Store
@@ -191,7 +191,7 @@ def write_everything(
         write_text(kernels / file_name, text)
     if kernels.is_dir():
         files.append(kernels)
-    groups: dict[tuple[str, str], list[Sample]] = {}
+    groups: dict[tuple[str, str], list[ReportedSample]] = {}
     for sample in everything:
         groups.setdefault((sample.policy, sample.options), []).append(sample)
     for place, samples in enumerate(groups.values()):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from kernelwright.agent.contracts.reference_facts import Parameter, facts_of
+from kernelwright.agent.contracts.reference_facts import SignatureParameter, facts_of
 from kernelwright.errors import InputError
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.problem import Problem
@@ -36,8 +36,8 @@ class ProblemInterface(Value):
     input_count: int
     weights: tuple[str, ...] = ()
     """Names of parameters and buffers of `Model`."""
-    forward: tuple[Parameter, ...] = ()
-    constructor: tuple[Parameter, ...] = ()
+    forward: tuple[SignatureParameter, ...] = ()
+    constructor: tuple[SignatureParameter, ...] = ()
 
 
 def interface_of(problem: Problem) -> ProblemInterface:
@@ -196,7 +196,7 @@ def _misfit(
     )
 
 
-def _constructor(parameters: Sequence[Parameter], values: Sequence[str], has_weights: bool) -> str:
+def _constructor(parameters: Sequence[SignatureParameter], values: Sequence[str], has_weights: bool) -> str:
     """Returns a constructor with the parameters of the problem's, which keeps those that the function wants."""
     kept_settings = [p.name for p in parameters if any(value.endswith(f"=self.{p.name}_argument") for value in values)]
     if not kept_settings:

@@ -65,7 +65,7 @@ def serve(
     require("fastapi", "uvicorn", "prometheus_client")
     from kernelwright.agent.command_line.check import allowed_packages
     from kernelwright.agent.output_files import refuse_unwritable_folder
-    from kernelwright.agent.serving.routes.quotas import Limits
+    from kernelwright.agent.serving.routes.quotas import QuotaLimits
     from kernelwright.agent.serving.server import ServerOptions, devices_of
     from kernelwright.errors import InputError
 
@@ -75,7 +75,7 @@ def serve(
     plan = ServerOptions(
         host=host, port=port, store=store, token_file=token_file, database=db, kernelbench=kernelbench,
         allow_import=allowed_packages(allow_import or []),
-        limits=Limits(queue=queue, client_pending=client_pending, client_per_minute=client_per_minute),
+        limits=QuotaLimits(queue=queue, client_pending=client_pending, client_per_minute=client_per_minute),
     )  # fmt: skip
     places = workers or os.cpu_count() or 2
     if ray is None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from kernelwright.agent.comparison.sides import Metrics, Side, side_of, sum_metrics
 from kernelwright.agent.comparison.trajectories import DivergenceKind, find_divergence
 from kernelwright.agent.viewing.report.figures import by_problem
-from kernelwright.agent.viewing.report.pairing import PairedComparison, compare_runs
+from kernelwright.agent.viewing.report.pairing import RunComparison, compare_runs
 from kernelwright.agent.viewing.report.samples import read_samples
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
@@ -46,7 +46,7 @@ class ComparedRuns(Value):
     sides: tuple[RunSide, ...]
     partings: tuple[dict[str, int], ...]
     """For each run after the first, the number of pairs of samples by kind of divergence."""
-    tests: tuple[tuple[PairedComparison, ...], ...]
+    tests: tuple[tuple[RunComparison, ...], ...]
     """The first run against each other one."""
     problems: tuple[ProblemRow, ...]
 

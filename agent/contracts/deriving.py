@@ -21,7 +21,7 @@ from kernelwright.agent.contracts.contract import (
     TensorContract,
     Weight,
 )
-from kernelwright.agent.contracts.reference_facts import Parameter, ReferenceFacts, facts_of, literal
+from kernelwright.agent.contracts.reference_facts import ReferenceFacts, SignatureParameter, facts_of, literal
 from kernelwright.agent.contracts.size_names import Row, SizeNames
 from kernelwright.tools.problem import Problem, ProblemError, module_integers
 from kernelwright.tools.reference_trials.trials import reference_trials
@@ -78,7 +78,7 @@ def _columns(tables: Sequence[Sequence[Any]]) -> list[Leaves]:
     return list(zip(*tables, strict=True))
 
 
-def _names(parameters: Sequence[Parameter], count: int) -> list[str]:
+def _names(parameters: Sequence[SignatureParameter], count: int) -> list[str]:
     """Returns the names of as many arguments as are passed; numbered ones where the signature has fewer."""
     names = [parameter.name for parameter in parameters[:count]]
     return names + [f"argument_{index}" for index in range(len(names), count)]
@@ -171,7 +171,7 @@ def _body(leaf: Any) -> Any:
 
 
 def _arguments(
-    names: Sequence[str], columns: Sequence[Leaves], parameters: Sequence[Parameter], sizes: SizeNames,
+    names: Sequence[str], columns: Sequence[Leaves], parameters: Sequence[SignatureParameter], sizes: SizeNames,
     written: Sequence[str],
 ) -> Iterator[Argument]:  # fmt: skip
     """Yields the arguments that are passed in order, then those that stay at their defaults."""

@@ -27,7 +27,7 @@ RELATIVE_TOLERANCES = {"float16": 2e-2, "bfloat16": 2e-2, "float64": 1e-9}
 DEFAULT_TOLERANCE = 1e-4
 
 
-class Parameter(Value):
+class SignatureParameter(Value):
     """A parameter in a signature."""
 
     name: str
@@ -40,8 +40,8 @@ class Parameter(Value):
 class ReferenceFacts(Value):
     """What one run of a reference tells."""
 
-    forward: tuple[Parameter, ...] = ()
-    constructor: tuple[Parameter, ...] = ()
+    forward: tuple[SignatureParameter, ...] = ()
+    constructor: tuple[SignatureParameter, ...] = ()
     written: tuple[str, ...] = ()
     """Inputs that forward writes to, by place: `0`, `1[mask]`."""
     mode: Mode = Mode.ANY
@@ -141,7 +141,7 @@ def _largest(value: torch.Tensor) -> float:
     return mean if math.isfinite(mean) else 0.0
 
 
-def parameters_of(function: Callable[..., object]) -> tuple[Parameter, ...]:
+def parameters_of(function: Callable[..., object]) -> tuple[SignatureParameter, ...]:
     """Returns the parameters after `self`, up to the first `*`; empty where the signature cannot be read."""
     try:
         parameters = list(inspect.signature(function).parameters.values())[1:]
@@ -151,11 +151,11 @@ def parameters_of(function: Callable[..., object]) -> tuple[Parameter, ...]:
     return tuple(_parameter(p.name, p.default) for p in parameters if p.kind not in kinds)
 
 
-def _parameter(name: str, default: object) -> Parameter:
+def _parameter(name: str, default: object) -> SignatureParameter:
     if default is inspect.Parameter.empty:
-        return Parameter(name=name)
+        return SignatureParameter(name=name)
     written = literal(default)
-    return Parameter(name=name, default=written, written_out=written is not None)
+    return SignatureParameter(name=name, default=written, written_out=written is not None)
 
 
 def literal(value: object) -> str | None:
@@ -169,7 +169,7 @@ def literal(value: object) -> str | None:
         return None
 
 
-def _dropped_parameters(problem: Problem) -> tuple[Parameter, ...]:
+def _dropped_parameters(problem: Problem) -> tuple[SignatureParameter, ...]:
     """The parameters of a function that the forward of its `Model` leaves at a default or gives a plain value.
 
     A function becomes a problem as `def forward(self, x, bias): return gated_gelu(x, bias)`, and a parameter with a
@@ -190,12 +190,12 @@ def _dropped_parameters(problem: Problem) -> tuple[Parameter, ...]:
     return tuple(_written_parameter(name, node) for name, node in fixed.items())
 
 
-def _written_parameter(name: str, default: ast.expr) -> Parameter:
+def _written_parameter(name: str, default: ast.expr) -> SignatureParameter:
     try:
         written = literal(ast.literal_eval(default))
     except (ValueError, TypeError):
         written = None
-    return Parameter(name=name, default=written, written_out=written is not None)
+    return SignatureParameter(name=name, default=written, written_out=written is not None)
 
 
 def _only_call(tree: ast.Module) -> ast.Call | None:

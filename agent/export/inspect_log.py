@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kernelwright.agent.viewing.report.figures import by_problem, compute_figures
-from kernelwright.agent.viewing.report.samples import Sample
+from kernelwright.agent.viewing.report.samples import ReportedSample
 from kernelwright.store.database import Store
 from kernelwright.store.records import Turn
 
 SCORER = "kernelwright"
 
 
-def inspect_log(store: Store, name: str, samples: Sequence[Sample]) -> dict[str, Any]:
+def inspect_log(store: Store, name: str, samples: Sequence[ReportedSample]) -> dict[str, Any]:
     """Writes one sample for each trajectory, with the sample's number as its epoch; every turn's prompt and answer are
     its messages.
     """
@@ -49,7 +49,7 @@ def inspect_log(store: Store, name: str, samples: Sequence[Sample]) -> dict[str,
     }
 
 
-def _results(samples: Sequence[Sample]) -> dict[str, Any]:
+def _results(samples: Sequence[ReportedSample]) -> dict[str, Any]:
     found = compute_figures(by_problem(samples))
     values = {"correct": found.correct, **{f"fast_{p:g}": estimate for p, estimate in found.fast.items()}}
     metrics = {key: {"name": key, "value": e.value, "params": {}} for key, e in values.items() if e.value is not None}
@@ -57,7 +57,7 @@ def _results(samples: Sequence[Sample]) -> dict[str, Any]:
     return {"total_samples": len(samples), "completed_samples": sum(s.finished for s in samples), "scores": [score]}
 
 
-def _sample(store: Store, sample: Sample) -> dict[str, Any]:
+def _sample(store: Store, sample: ReportedSample) -> dict[str, Any]:
     turns = store.turns(sample.trajectory_id)
     messages = [message for turn in turns for message in _messages(turn)]
     last = turns[-1].completion if turns else None

@@ -14,7 +14,7 @@ from typing import Any
 
 from kernelwright.agent.export.kernels import kernel_text
 from kernelwright.agent.viewing.report.figures import pass_at
-from kernelwright.agent.viewing.report.samples import Sample, passed_compile_rung
+from kernelwright.agent.viewing.report.samples import ReportedSample, passed_compile_rung
 from kernelwright.store.database import Store
 from kernelwright.tools.report import Report, Timing
 
@@ -24,14 +24,14 @@ NOT_TIMED_MS = -1.0
 
 
 def write_layout(
-    store: Store, samples: Sequence[Sample], folder: Path, titles: Mapping[str, str] | None = None
+    store: Store, samples: Sequence[ReportedSample], folder: Path, titles: Mapping[str, str] | None = None
 ) -> list[Path]:
     """The folders, one for each level: kernels, eval_results.json, pass_at_k_results.json, baseline_time_torch.json.
 
     Samples of other suites are left out. `titles`: file stems by problem (`1_Square_matrix_multiplication_`), for the
     baseline.
     """
-    levels: dict[int, list[tuple[int, Sample]]] = defaultdict(list)
+    levels: dict[int, list[tuple[int, ReportedSample]]] = defaultdict(list)
     for sample in samples:
         if place := re.fullmatch(r"kernelbench:(\d+)/(\d+)", sample.problem):
             levels[int(place[1])].append((int(place[2]), sample))
@@ -45,7 +45,7 @@ def write_layout(
 
 
 def _write_level(
-    store: Store, level: int, own: Sequence[tuple[int, Sample]], folder: Path, titles: Mapping[str, str]
+    store: Store, level: int, own: Sequence[tuple[int, ReportedSample]], folder: Path, titles: Mapping[str, str]
 ) -> None:
     results: dict[str, list[dict[str, Any]]] = defaultdict(list)
     baseline: dict[str, Any] = {}

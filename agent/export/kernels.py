@@ -11,7 +11,7 @@ from kernelwright.agent.contracts.comments import wrap_comments
 from kernelwright.agent.contracts.guarded import guarded_kernel
 from kernelwright.agent.solve.kernel_file import HEADER_MARK, author_line, check_path, verdict_lines
 from kernelwright.agent.viewing.report.files import write_text
-from kernelwright.agent.viewing.report.samples import Sample
+from kernelwright.agent.viewing.report.samples import ReportedSample
 from kernelwright.errors import InputError
 from kernelwright.policies.authors import author_of, tuned_author
 from kernelwright.store.database import Store
@@ -22,7 +22,7 @@ from kernelwright.tools.report import clean_text
 
 
 def kernel_files(
-    store: Store, samples: Sequence[Sample], tell: Callable[[str], None] = lambda _: None
+    store: Store, samples: Sequence[ReportedSample], tell: Callable[[str], None] = lambda _: None
 ) -> Iterator[tuple[str, str]]:
     """Name and text of each sample's best candidate; samples without a correct one have none.
 

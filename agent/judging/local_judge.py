@@ -19,7 +19,7 @@ from kernelwright.agent.judging.messages import (
     VerdictStep,
 )
 from kernelwright.agent.judging.placed_judge import PlacedJudge, closed_error
-from kernelwright.agent.judging.placing import Judge, VerdictUnderWay
+from kernelwright.agent.judging.placing import JudgeHandle, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost
 from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
 from kernelwright.worker_process import WorkerProcess
@@ -36,7 +36,9 @@ few seconds.
 class LocalJudge(PlacedJudge):
     """Starts its process at once; `capacity` verdicts may be under way. Thread-safe."""
 
-    def __init__(self, name: str, device: str, workers: int, ended: Callable[[Judge], None], sharers: int = 1) -> None:
+    def __init__(
+        self, name: str, device: str, workers: int, ended: Callable[[JudgeHandle], None], sharers: int = 1
+    ) -> None:
         """sharers: judges on this device.
 
         `ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.agent.judging.local_judge import LocalJudge
-from kernelwright.agent.judging.placing import Judge, PlacingPool
+from kernelwright.agent.judging.placing import JudgeHandle, PlacingPool
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.agent.judging.verdict_maker import capacity_of
 from kernelwright.tools.report import Environment
@@ -55,7 +55,7 @@ class LocalPool(PlacingPool):
         with self._lock:
             return {j.name: j.process_id for j in self._judges if isinstance(j, LocalJudge) and j.state.alive}
 
-    def _started(self, name: str) -> Judge:
+    def _started(self, name: str) -> JudgeHandle:
         place = self._places[name]
         sharers = 1 if place == "cpu" else self._sharers
         return LocalJudge(name, place, self._workers_of(place), self._ended, sharers)
@@ -64,7 +64,7 @@ class LocalPool(PlacingPool):
         """Places at the CPU rungs of one judge."""
         return self._workers if place == "cpu" else max(1, self._workers // self._sharers)
 
-    def _replacement(self, judge: Judge) -> Judge | None:
+    def _replacement(self, judge: JudgeHandle) -> JudgeHandle | None:
         return self._started(judge.name)
 
 

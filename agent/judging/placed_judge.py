@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from kernelwright.agent.judging.messages import VerdictRequest
-from kernelwright.agent.judging.placing import Judge, VerdictUnderWay
+from kernelwright.agent.judging.placing import JudgeHandle, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeState, PoolClosed
 from kernelwright.tools.report import Report
 
@@ -19,7 +19,7 @@ class PlacedJudge(ABC):
     itself when it is ready, and whenever a verdict or the judge has ended.
     """
 
-    def __init__(self, name: str, kind: DeviceKind, capacity: int, ended: Callable[[Judge], None]) -> None:
+    def __init__(self, name: str, kind: DeviceKind, capacity: int, ended: Callable[[JudgeHandle], None]) -> None:
         """capacity: number of verdicts that it makes in parallel."""
         self.name, self.kind, self.capacity = name, kind, capacity
         self.trouble = ""

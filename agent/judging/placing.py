@@ -30,7 +30,7 @@ class VerdictUnderWay(NamedTuple):
     progress: Callable[[str], None]
 
 
-class Judge(Protocol):
+class JudgeHandle(Protocol):
     """One judge, wherever it lives. It calls the pool's `ended` whenever a verdict, or itself, has ended."""
 
     name: str
@@ -78,12 +78,12 @@ class PlacingPool:
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._waiting: deque[WaitingVerdict] = deque()
-        self._placed: dict[Future[Report], tuple[Judge, int]] = {}
+        self._placed: dict[Future[Report], tuple[JudgeHandle, int]] = {}
         self._barren: dict[str, int] = {}
-        self._judges: list[Judge] = []
+        self._judges: list[JudgeHandle] = []
         self._closed = False
 
-    def _replacement(self, judge: Judge) -> Judge | None:
+    def _replacement(self, judge: JudgeHandle) -> JudgeHandle | None:
         """Returns a new judge for one that died; None where there is to be none. The caller holds the lock."""
         raise InfrastructureError(f"the judge {judge.name} died: run the command again, or see agent doctor")
 
@@ -145,7 +145,7 @@ class PlacingPool:
     # -------------------------------------------------------------- placing
     def _place(self) -> None:
         """Gives what waits to judges that are free, in order of arrival within a kind."""
-        begun: list[tuple[WaitingVerdict, Judge]] = []
+        begun: list[tuple[WaitingVerdict, JudgeHandle]] = []
         hopeless: list[tuple[WaitingVerdict, str]] = []
         with self._lock:
             for waiting in list(self._waiting):
@@ -165,7 +165,7 @@ class PlacingPool:
             waiting.began(judge.name)
             judge.begin(waiting.ask, waiting.work)
 
-    def _free_judge(self, device: DeviceKind, taken: Sequence[Judge]) -> Judge | None:
+    def _free_judge(self, device: DeviceKind, taken: Sequence[JudgeHandle]) -> JudgeHandle | None:
         """Returns the judge with the most free places, those given in this round counted."""
         room = {id(judge): (judge.free - taken.count(judge), judge) for judge in self._judges if judge.kind is device}
         best = max(room.values(), key=lambda entry: entry[0], default=None)
@@ -182,7 +182,7 @@ class PlacingPool:
         with self._lock:
             self._placed.pop(future, None)
 
-    def _ended(self, judge: Judge) -> None:
+    def _ended(self, judge: JudgeHandle) -> None:
         """A verdict of this judge, or the judge itself, has ended."""
         with self._lock:
             if judge in self._judges and not judge.state.alive and not self._closed:
@@ -191,7 +191,7 @@ class PlacingPool:
                     self._replace(judge)
         self._place()
 
-    def _replace(self, judge: Judge) -> None:
+    def _replace(self, judge: JudgeHandle) -> None:
         again = self._replacement(judge)
         place = self._judges.index(judge)
         log.warning("the judge %s died, and %s", judge.name, "is started again" if again else "is given up")

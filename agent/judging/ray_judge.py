@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from kernelwright.agent.judging.messages import JudgeReady, VerdictError, VerdictReply, VerdictRequest
 from kernelwright.agent.judging.placed_judge import PlacedJudge, closed_error
-from kernelwright.agent.judging.placing import Judge, VerdictUnderWay
+from kernelwright.agent.judging.placing import JudgeHandle, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost
 from kernelwright.agent.judging.ray_actor import JudgeActor
 from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
@@ -46,7 +46,7 @@ class ActorPlace(NamedTuple):
 class RayJudge(PlacedJudge):
     """Makes its actor at once. Thread-safe."""
 
-    def __init__(self, place: ActorPlace, ended: Callable[[Judge], None]) -> None:
+    def __init__(self, place: ActorPlace, ended: Callable[[JudgeHandle], None]) -> None:
         """`ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended."""
         device = "cpu" if place.kind is DeviceKind.CPU else "cuda:0"
         super().__init__(place.name, place.kind, capacity_of(device, place.workers, place.tasks), ended)

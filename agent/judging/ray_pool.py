@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelwright.agent.judging.messages import JudgeReady
-from kernelwright.agent.judging.placing import Judge, PlacingPool
+from kernelwright.agent.judging.placing import JudgeHandle, PlacingPool
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.agent.judging.ray_judge import ActorPlace, RayJudge
 from kernelwright.errors import InputError
@@ -127,7 +127,7 @@ class RayPool(PlacingPool):
         raise InfrastructureError(f"no judge starts on the Ray cluster: {why}")
 
     # -------------------------------------------------------------- nodes
-    def _replacement(self, judge: Judge) -> Judge | None:
+    def _replacement(self, judge: JudgeHandle) -> JudgeHandle | None:
         assert isinstance(judge, RayJudge)
         if judge.place.node in {node["NodeID"] for node in _nodes()}:
             return RayJudge(judge.place, self._ended)

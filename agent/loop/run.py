@@ -16,8 +16,8 @@ from kernelwright.agent.interrupts import stop_was_asked
 from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_identity
 from kernelwright.agent.loop.machine import POLICY_STATES, Outcome, State, follow
 from kernelwright.agent.loop.policy_question import QuestionWriter
-from kernelwright.agent.loop.run_verdicts import Judges, Tunes, unreadable_report
-from kernelwright.agent.loop.search import NextTurn, Search
+from kernelwright.agent.loop.run_verdicts import Tunes, VerdictSource, unreadable_report
+from kernelwright.agent.loop.search import CandidateSearch, NextTurn
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, Spent, StopReason, exhausted_budget, sum_spent
 from kernelwright.agent.loop.time_limit import TimeLimitReached, check_time, time_limit_seconds
@@ -65,8 +65,9 @@ class Run:
     """Open it on a trajectory that `store.begin` gave: a new one starts, one that was stopped goes on."""
 
     def __init__(
-        self, store: Store, trajectory: Trajectory, problem: Problem, policy: Policy, judging: Judges,
-        settings: Settings, watch: Watch = _ignore_progress, search: Search | None = None, tuner: Tunes | None = None,
+        self, store: Store, trajectory: Trajectory, problem: Problem, policy: Policy, judging: VerdictSource,
+        settings: Settings, watch: Watch = _ignore_progress,
+        search: CandidateSearch | None = None, tuner: Tunes | None = None,
     ) -> None:  # fmt: skip
         """`search`: None for the one that the settings name, with their goal.
 

@@ -41,7 +41,7 @@ class Tunes(Protocol):
         ...
 
 
-class Judges(Protocol):
+class VerdictSource(Protocol):
     """The source of a run's verdicts: the tools, or stored verdicts."""
 
     def require_working(self, problem: Problem) -> None:

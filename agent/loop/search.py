@@ -38,7 +38,7 @@ class NextTurn(Value):
     parent: Attempt | None = None
 
 
-class Search(Protocol):
+class CandidateSearch(Protocol):
     """Decides from the attempts so far what a run does next."""
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
@@ -46,7 +46,7 @@ class Search(Protocol):
         ...
 
 
-def make_search(kind: SearchKind, samples: int) -> Search:
+def make_search(kind: SearchKind, samples: int) -> CandidateSearch:
     """`samples`: drafts of best-of-n, width of the beam; serial looks at one at a time."""
     match kind:
         case SearchKind.SERIAL:
@@ -60,7 +60,7 @@ def make_search(kind: SearchKind, samples: int) -> Search:
 class GoalSearch:
     """A search that ends where the goal is reached, or where the turns so far say that going on is of no use."""
 
-    def __init__(self, goal: Goal, search: Search, tunes_from: int | None = None) -> None:
+    def __init__(self, goal: Goal, search: CandidateSearch, tunes_from: int | None = None) -> None:
         """tunes_from: from so many turns on the numbers of every new best one are tuned before anything else is asked
         for; None: never.
         """

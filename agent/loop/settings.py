@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import JsonValue
 
-from kernelwright.agent.loop.search import GoalSearch, Search, SearchKind, make_search
+from kernelwright.agent.loop.search import CandidateSearch, GoalSearch, SearchKind, make_search
 from kernelwright.agent.loop.stopping import Budgets, Goal
 from kernelwright.policies.base import PromptForm, Sampling, Value
 from kernelwright.store.models import Trajectory
@@ -71,7 +71,7 @@ class Settings(Value):
         """
         return None if not self.tune else 2 if self.draft == "auto" else 1
 
-    def aimed_search(self) -> Search:
+    def aimed_search(self) -> CandidateSearch:
         """The search that these settings name, with their goal and their tuning."""
         return GoalSearch(self.goal, make_search(self.search, self.samples), self.tunes_from)
 

@@ -64,7 +64,7 @@ class BudgetLeft(Value):
     seconds: float = Field(description="Seconds of judging.")
 
 
-class Answer(Value):
+class ToolAnswer(Value):
     """The fields that every tool's answer has."""
 
     verdict_id: str | None = Field(description="Names the verdict to `result`; null where none was made.")
@@ -130,7 +130,7 @@ class SpeedNote(Value):
     launches: tuple[LaunchNote, ...] = ()
 
 
-class VerdictAnswer(Answer):
+class VerdictAnswer(ToolAnswer):
     """A verdict, or how far it is."""
 
     state: AnswerState
@@ -163,14 +163,14 @@ class ProblemLine(Value):
     family: str
 
 
-class ProblemsAnswer(Answer):
+class ProblemsAnswer(ToolAnswer):
     """Problems of the catalogue."""
 
     problems: tuple[ProblemLine, ...] = ()
     total: int = Field(default=0, description="Problems of the catalogue.")
 
 
-class ProblemAnswer(Answer):
+class ProblemAnswer(ToolAnswer):
     """One problem in full."""
 
     name: str = ""
@@ -195,7 +195,7 @@ class HistoryLine(Value):
     created: str = Field(description="UTC, ISO 8601.")
 
 
-class HistoryAnswer(Answer):
+class HistoryAnswer(ToolAnswer):
     """Earlier verdicts of this project."""
 
     verdicts: tuple[HistoryLine, ...] = ()

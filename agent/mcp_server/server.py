@@ -15,7 +15,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, InputRequiredResult
 
 from kernelwright.agent.interrupts import STOP_SIGNALS
-from kernelwright.agent.mcp_server.answers import Answer
+from kernelwright.agent.mcp_server.answers import ToolAnswer
 from kernelwright.agent.mcp_server.judging import ServerJudge
 from kernelwright.agent.mcp_server.tools import Tools, tool_result
 
@@ -53,7 +53,7 @@ class KernelServer(MCPServer[Any]):
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             left = self._judging.budget.left()
-            return tool_result(Answer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True)
+            return tool_result(ToolAnswer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True)
 
 
 def serve_stdio(judging: ServerJudge, version: str) -> None:

@@ -9,13 +9,13 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import Field
 
 from kernelwright.agent.mcp_server.answers import (
-    Answer,
     AnswerState,
     HistoryAnswer,
     ProblemAnswer,
     ProblemLine,
     ProblemsAnswer,
     Question,
+    ToolAnswer,
     VerdictAnswer,
 )
 from kernelwright.agent.mcp_server.judging import JudgeRequest, ServerJudge
@@ -53,7 +53,7 @@ CANDIDATE_CONTRACT = (
 )
 
 
-def tool_result(answer: Answer, failed: bool = False) -> CallToolResult:
+def tool_result(answer: ToolAnswer, failed: bool = False) -> CallToolResult:
     """An answer as MCP has it: structured, and the same as compact JSON for clients that show text.
 
     Fields that say nothing are left out of both; `answers.py` has the model of each.

@@ -18,7 +18,7 @@ USUAL_LEVELS = (1, 2, 3)
 COLUMNS = ("code", "level", "name", "problem_id")
 
 
-class Entry(NamedTuple):
+class SuiteEntry(NamedTuple):
     """One problem that is there, not yet read."""
 
     level: int
@@ -61,7 +61,7 @@ def suite(path: Path, level: int | None = None) -> list[Problem]:
     return [e.problem() for e in there if level is not None or e.level in USUAL_LEVELS]
 
 
-def entries(path: Path, level: int | None = None) -> list[Entry]:
+def entries(path: Path, level: int | None = None) -> list[SuiteEntry]:
     """Lists the problems of a checkout, its `KernelBench` folder, a data-set folder or one parquet file. Raises
     ProblemError where there are none.
     """
@@ -79,19 +79,19 @@ def entries(path: Path, level: int | None = None) -> list[Entry]:
     return chosen
 
 
-def _from_folder(path: Path) -> list[Entry]:
+def _from_folder(path: Path) -> list[SuiteEntry]:
     root = path / "KernelBench" if (path / "KernelBench").is_dir() else path
     files = [f for f in root.glob("level[0-9]*/[0-9]*_*.py") if f.parent.name[5:].isdigit()]
     if files:
-        return [Entry(int(f.parent.name[5:]), int(f.name.split("_")[0]), f.stem, f) for f in files]
+        return [SuiteEntry(int(f.parent.name[5:]), int(f.name.split("_")[0]), f.stem, f) for f in files]
     return _from_parquet(sorted((*path.glob("level_*.parquet"), *path.glob("data/level_*.parquet"))))
 
 
-def _from_parquet(files: Iterable[Path]) -> list[Entry]:
+def _from_parquet(files: Iterable[Path]) -> list[SuiteEntry]:
     return [entry for file in files for entry in _rows(file)]
 
 
-def _rows(file: Path) -> list[Entry]:
+def _rows(file: Path) -> list[SuiteEntry]:
     """Raises ProblemError where the file is not a parquet file with the data set's columns."""
     try:
         import pyarrow
@@ -101,7 +101,7 @@ def _rows(file: Path) -> list[Entry]:
     try:
         rows = parquet.read_table(file, columns=list(COLUMNS)).to_pylist()
         return [
-            Entry(int(r["level"]), int(r["problem_id"]), _stem(r["name"], r["problem_id"]), None, str(r["code"]))
+            SuiteEntry(int(r["level"]), int(r["problem_id"]), _stem(r["name"], r["problem_id"]), None, str(r["code"]))
             for r in rows
         ]
     except (pyarrow.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
@@ -133,7 +133,7 @@ def _given(path: Path | None) -> Path:
     return path
 
 
-def _advice(rest: str, level: int, there: list[Entry]) -> str:
+def _advice(rest: str, level: int, there: list[SuiteEntry]) -> str:
     if rest.isdigit():
         return f"level {level} has {len(there)} problems, {there[0].number} to {there[-1].number}"
     names = {f"{level}/{e.stem}": (_words(e.stem),) for e in there}

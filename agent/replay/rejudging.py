@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.agent.databases import open_store
 from kernelwright.agent.interrupts import defer_interrupts
-from kernelwright.agent.loop.run_verdicts import Judges, RunJudge
+from kernelwright.agent.loop.run_verdicts import RunJudge, VerdictSource
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.replay.replaying import FreshVerdicts, ReplayResult, StoredVerdicts, replay
 from kernelwright.agent.selecting import candidate_filter, trajectory_id
@@ -169,7 +169,7 @@ class _Work:
 
     def _judges(
         self, row: Trajectory, turns: Sequence[Turn], keep: Callable[[Turn, Report], None], tell: Callable[[str], None]
-    ) -> Judges:
+    ) -> VerdictSource:
         if self._evaluator is None:
             return StoredVerdicts(turns)
         from kernelwright.tools.pipeline import Options

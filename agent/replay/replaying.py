@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from kernelwright.agent.loop.attempts import Attempt, best_of
 from kernelwright.agent.loop.machine import TOOL_STATES, State
 from kernelwright.agent.loop.run import Run
-from kernelwright.agent.loop.run_verdicts import Judges
-from kernelwright.agent.loop.search import NextTurn, Search
+from kernelwright.agent.loop.run_verdicts import VerdictSource
+from kernelwright.agent.loop.search import CandidateSearch, NextTurn
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, StopReason
 from kernelwright.agent.replay.drift import VerdictDrift, compare_reports
@@ -83,7 +83,7 @@ class ReplayResult(Value):
 class RecordedSearch:
     """A search that takes the way that was taken, and notes where today's would have turned off."""
 
-    def __init__(self, turns: Sequence[Turn], stop: StopReason, own: Search) -> None:
+    def __init__(self, turns: Sequence[Turn], stop: StopReason, own: CandidateSearch) -> None:
         self._turns, self._stop, self._own = turns, stop, own
         self._places = {turn.candidate_id: place for place, turn in enumerate(turns)}
         self.departures: dict[int, str] = {}
@@ -141,7 +141,7 @@ class FreshVerdicts:
     """
 
     def __init__(
-        self, turns: Sequence[Turn], own: int, judging: Judges, known: Callable[[Turn], bool],
+        self, turns: Sequence[Turn], own: int, judging: VerdictSource, known: Callable[[Turn], bool],
         keep: Callable[[Turn, Report], None], tell: Callable[[str], None] = lambda doing: None,
     ) -> None:  # fmt: skip
         """`tell`: what the tools do, for people. It does not go through the machine, where it could be interrupted."""
@@ -175,7 +175,7 @@ class FreshVerdicts:
         return self._judging.gpu_seconds(report)
 
 
-Judge = Callable[[Sequence[Turn]], Judges]
+Judge = Callable[[Sequence[Turn]], VerdictSource]
 """Gives the verdicts for the turns of one trajectory."""
 
 

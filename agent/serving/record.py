@@ -76,7 +76,7 @@ _END_ATTEMPT = sa.update(ATTEMPT).where(
 )
 
 
-class Record:
+class VerdictDatabase:
     """The service's SQLite file, which any thread may read and write."""
 
     def __init__(self, file: Path) -> None:

@@ -14,17 +14,17 @@ from pydantic import BaseModel, ConfigDict
 from kernelwright.agent.judging.pool import JudgePool
 from kernelwright.agent.serving.app import make_app
 from kernelwright.agent.serving.content import Preparing
-from kernelwright.agent.serving.record import Record
+from kernelwright.agent.serving.record import VerdictDatabase
 from kernelwright.agent.serving.routes.connections import (
     BODY_SECONDS,
     MAX_CONNECTIONS,
     READER_SECONDS,
-    Connection,
+    DeadlineConnection,
 )
 from kernelwright.agent.serving.routes.context import Context
-from kernelwright.agent.serving.routes.quotas import Limits
+from kernelwright.agent.serving.routes.quotas import QuotaLimits
 from kernelwright.agent.serving.routes.tokens import Tokens
-from kernelwright.agent.serving.service import Service
+from kernelwright.agent.serving.service import JudgeService
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.errors import InputError
@@ -53,7 +53,7 @@ class ServerOptions(BaseModel):
     database: str | None = None
     kernelbench: Path | None = None
     allow_import: tuple[str, ...] = ()
-    limits: Limits = Limits()
+    limits: QuotaLimits = QuotaLimits()
     body_seconds: float = BODY_SECONDS
     header_seconds: float = BODY_SECONDS
     reader_seconds: float = READER_SECONDS
@@ -61,7 +61,7 @@ class ServerOptions(BaseModel):
     """None: as many as MAX_CONNECTIONS and this process's open files allow."""
 
 
-class Server(uvicorn.Server):
+class JudgeServer(uvicorn.Server):
     """Tells whoever waits for a verdict to leave when it is stopped."""
 
     def __init__(self, config: uvicorn.Config, context: Context) -> None:
@@ -96,14 +96,14 @@ def serve(plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callabl
     tokens = Tokens.read(plan.token_file)
     listening = listen(plan)
     with listening:
-        record = Record(plan.store)
+        record = VerdictDatabase(plan.store)
         try:
             pool = open_pool()
         except BaseException:
             record.close()
             raise
         context = _context(plan, record, pool, tokens)
-        server = Server(_config(plan, context), context)
+        server = JudgeServer(_config(plan, context), context)
         address = listening.getsockname()
         said(f"judging on {' and '.join(pool.devices)} at http://{plan.host}:{address[1]}")
         try:
@@ -113,10 +113,10 @@ def serve(plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callabl
                 context.service.close()
 
 
-def _context(plan: ServerOptions, record: Record, pool: JudgePool, tokens: Tokens) -> Context:
+def _context(plan: ServerOptions, record: VerdictDatabase, pool: JudgePool, tokens: Tokens) -> Context:
     metrics = ServiceMetrics()
     preparing = Preparing(pool, plan.kernelbench, plan.allow_import)
-    service = Service(record, pool, preparing, plan.limits, metrics)
+    service = JudgeService(record, pool, preparing, plan.limits, metrics)
     return Context(service=service, tokens=tokens, trajectories=Trajectories(plan.database), metrics=metrics)
 
 
@@ -125,7 +125,7 @@ def _config(plan: ServerOptions, context: Context) -> uvicorn.Config:
         "header_seconds": plan.header_seconds, "reader_seconds": plan.reader_seconds,
         "most_connections": plan.most_connections or most_connections(),
     }  # fmt: skip
-    protocol: type[Connection] = type("BoundedConnection", (Connection,), bounds)
+    protocol: type[DeadlineConnection] = type("BoundedConnection", (DeadlineConnection,), bounds)
     return uvicorn.Config(
         make_app(context, plan.body_seconds), http=protocol, ws="none", loop="asyncio", lifespan="on",
         log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,

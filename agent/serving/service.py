@@ -24,8 +24,14 @@ from kernelwright.agent.judging.pool import (
     VerdictCancelled,
 )
 from kernelwright.agent.serving.content import PreparedSubmission, Preparing, RequestRefused
-from kernelwright.agent.serving.record import Record, RememberedVerdict, VerdictTexts, failed_columns, finished_columns
-from kernelwright.agent.serving.routes.quotas import Limits, Quotas
+from kernelwright.agent.serving.record import (
+    RememberedVerdict,
+    VerdictDatabase,
+    VerdictTexts,
+    failed_columns,
+    finished_columns,
+)
+from kernelwright.agent.serving.routes.quotas import QuotaLimits, Quotas
 from kernelwright.agent.serving.scoring import score_of
 from kernelwright.agent.serving.waiting_line import WaitingLine
 from kernelwright.agent.serving.wire import (
@@ -49,10 +55,12 @@ VERDICTS_OF_AN_ESTIMATE = 50
 """Verdicts that an estimate is made of."""
 
 
-class Service:
+class JudgeService:
     """Thread-safe. `changed` is called, in any thread, with the id of a verdict whose status has changed."""
 
-    def __init__(self, record: Record, pool: JudgePool, preparing: Preparing, limits: Limits, observe: Any) -> None:
+    def __init__(
+        self, record: VerdictDatabase, pool: JudgePool, preparing: Preparing, limits: QuotaLimits, observe: Any
+    ) -> None:
         """observe: metrics.ServiceMetrics."""
         self.record, self.pool, self.preparing, self.limits = record, pool, preparing, limits
         self.changed: Callable[[str], None] = lambda verdict_id: None

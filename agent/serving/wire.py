@@ -101,7 +101,7 @@ Text = Annotated[str, AfterValidator(_short)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(_clean)]
 
 
-class Message(BaseModel):
+class WireValue(BaseModel):
     """A frozen value of the wire; what is not known is refused.
 
     pydantic notes an error of about a kilobyte for each item that is wrong and for each key that is not known: a body
@@ -118,7 +118,7 @@ class Message(BaseModel):
         return given
 
 
-class VerdictOptions(Message):
+class VerdictOptions(WireValue):
     """The options of a verdict that a client may choose, with their defaults."""
 
     targets: Annotated[tuple[str, ...], Field(max_length=16, fail_fast=True), AfterValidator(_targets)] | None = None
@@ -138,7 +138,7 @@ class VerdictOptions(Message):
     seconds: float = Field(default=120.0, gt=0.0, le=1200.0)
 
 
-class ProblemReference(Message):
+class ProblemReference(WireValue):
     """A problem by its name in the catalogue, or by its source (KernelBench form)."""
 
     name: Name = ""
@@ -151,7 +151,7 @@ class ProblemReference(Message):
         return self
 
 
-class Submission(Message):
+class Submission(WireValue):
     """One candidate to judge."""
 
     problem: ProblemReference
@@ -163,13 +163,13 @@ class Submission(Message):
     """Rollouts of one prompt have the same; for reward health."""
 
 
-class BatchOfSubmissions(Message):
+class BatchOfSubmissions(WireValue):
     """Several submissions in one request."""
 
     submissions: Annotated[tuple[Submission, ...], Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)]
 
 
-class Error(Message):
+class Error(WireValue):
     """Why a request was refused."""
 
     code: Code
@@ -177,13 +177,13 @@ class Error(Message):
     """One line that says what to do."""
 
 
-class ErrorBody(Message):
+class ErrorBody(WireValue):
     """The body of every answer that is an error."""
 
     error: Error
 
 
-class Attempt(Message):
+class Attempt(WireValue):
     """One attempt to make a verdict; times are in seconds since 1970."""
 
     number: int
@@ -194,7 +194,7 @@ class Attempt(Message):
     message: str = ""
 
 
-class Score(Message):
+class Score(WireValue):
     """What a reward is made of. What the parts weigh is the trainer's affair."""
 
     ended_at: Rung
@@ -216,7 +216,7 @@ class Score(Message):
     explanation: str = ""
 
 
-class Status(Message):
+class Status(WireValue):
     """One verdict, as one client sees it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -242,14 +242,14 @@ class Status(Message):
     error: Error | None = None
 
 
-class BatchEntry(Message):
+class BatchEntry(WireValue):
     """What became of one submission of a batch: one of the two is None."""
 
     status: Status | None = None
     error: Error | None = None
 
 
-class BatchAnswer(Message):
+class BatchAnswer(WireValue):
     """One entry for each submission, in their order."""
 
     verdicts: tuple[BatchEntry, ...]
@@ -257,13 +257,13 @@ class BatchAnswer(Message):
     """Seconds after which the refused ones may be repeated."""
 
 
-class VerdictList(Message):
+class VerdictList(WireValue):
     """The newest verdicts."""
 
     verdicts: tuple[Status, ...]
 
 
-class DeviceQueue(Message):
+class DeviceQueue(WireValue):
     """The judges of one kind of device."""
 
     device: DeviceKind
@@ -281,7 +281,7 @@ class DeviceQueue(Message):
     """Seconds until all that is queued now has ended."""
 
 
-class QueueState(Message):
+class QueueState(WireValue):
     """How many verdicts wait and are under way."""
 
     queued: int
@@ -297,7 +297,7 @@ class HealthStatus(StrEnum):
     CLOSING = "closing"
 
 
-class Health(Message):
+class Health(WireValue):
     """Whether the service takes work, and what it judges with."""
 
     status: HealthStatus
@@ -311,7 +311,7 @@ class Health(Message):
     uptime_seconds: float
 
 
-class ProblemEntry(Message):
+class ProblemEntry(WireValue):
     """One problem that the service knows."""
 
     name: str
@@ -322,7 +322,7 @@ class ProblemEntry(Message):
     """Only where one problem was asked for."""
 
 
-class ProblemList(Message):
+class ProblemList(WireValue):
     """The problems that the service knows."""
 
     problems: tuple[ProblemEntry, ...]

@@ -19,7 +19,7 @@ from kernelwright.agent.solve.template_drafts import TemplateDrafter
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Origin, Policy
 from kernelwright.policies.deadlines import seconds_until
-from kernelwright.policies.inductor.draft import DRAFT_SECONDS, POLICY_NAME, WARM_UP_ENTRY, Draft, Mode, draft
+from kernelwright.policies.inductor.draft import DRAFT_SECONDS, POLICY_NAME, WARM_UP_ENTRY, Draft, DraftMode, draft
 from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.tools.faults import Fault, InfrastructureError
 from kernelwright.tools.problem import Problem
@@ -121,7 +121,7 @@ class Drafter(AbstractContextManager["Drafter"]):
             return transformed
         self._say("drafting (compiler)")
         strict = own_work == "strict" or partial
-        mode = Mode.STRICT if strict else Mode.SHARE
+        mode = DraftMode.STRICT if strict else DraftMode.SHARE
         varied = varied_sources(problem)
         left = max(self._seconds - (time.monotonic() - start), self._seconds / 3)
         left = min(left, seconds_until(deadline) or left)

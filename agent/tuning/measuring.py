@@ -19,7 +19,7 @@ TIMED_KIND = "timed"
 Say = Callable[[str], None]
 
 
-class Trial(Protocol):
+class TrialResult(Protocol):
     """What one timing of one text gave: tools/judging/trials.py."""
 
     @property
@@ -39,10 +39,10 @@ class Trial(Protocol):
         """Seconds of the GPU that the trial cost."""
 
 
-class Clock(Protocol):
+class TrialClock(Protocol):
     """Times calls of a text at one size of the problem."""
 
-    def time(self, source: str, calls: int) -> Trial:
+    def time(self, source: str, calls: int) -> TrialResult:
         """Times so many calls of a text; what fails is a trial with its reason and no exception."""
 
 
@@ -63,11 +63,11 @@ class HalvingResult:
     """Configurations of the last group, the fastest first."""
 
 
-class Measuring:
+class TrialMeasuring:
     """Measures configurations at one size of the problem."""
 
     def __init__(
-        self, file: TunableFile, space: ParameterSpace, settings: TuneSettings, clock: Clock, journal: Journal,
+        self, file: TunableFile, space: ParameterSpace, settings: TuneSettings, clock: TrialClock, journal: Journal,
         say: Say, shape: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self._file, self._space, self._settings = file, space, settings

@@ -67,7 +67,7 @@ class ParameterGroup(Value):
         ]
 
 
-class Parameters(Value):
+class PrintedParameter(Value):
     """One parameter as it is printed."""
 
     name: str
@@ -104,7 +104,7 @@ class TuningResult(Value):
     target: str
     device: str
     """cpu, or the GPU's name."""
-    parameters: tuple[Parameters, ...] = ()
+    parameters: tuple[PrintedParameter, ...] = ()
     refused: tuple[FixedNumber, ...] = ()
     groups: tuple[ParameterGroup, ...] = ()
     failure: str = ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.agent.tuning.files import tuned_text
 from kernelwright.agent.tuning.journal import Journal
-from kernelwright.agent.tuning.measuring import HalvingResult, Measuring
+from kernelwright.agent.tuning.measuring import HalvingResult, TrialMeasuring
 from kernelwright.agent.tuning.precision_classes import best_of_classes
 from kernelwright.agent.tuning.priors import Priors, no_priors, priors_of_journal
 from kernelwright.agent.tuning.pruning import prune
@@ -19,7 +19,7 @@ from kernelwright.agent.tuning.tuned import (
     ConfigurationOutcome,
     JudgedConfiguration,
     ParameterGroup,
-    Parameters,
+    PrintedParameter,
     TuningResult,
 )
 from kernelwright.errors import InputError
@@ -192,7 +192,7 @@ class Tuner:
     def _at(self, space: ParameterSpace, groups: Sequence[ParameterGroup], shape: Mapping[str, int]) -> HalvingResult:
         problem = self._problem.with_sizes(dict(shape)) if shape else self._problem
         clock = _TrialClock(self._evaluator, problem, self._options)
-        return Measuring(self._file, space, self._settings, clock, self._journal, self._say, shape).run(groups)
+        return TrialMeasuring(self._file, space, self._settings, clock, self._journal, self._say, shape).run(groups)
 
     def _first_right(
         self, space: ParameterSpace, measured: HalvingResult
@@ -263,6 +263,6 @@ def _failure(followed: TunableSpace) -> str:
     return "" if followed.space.parameters else "no number of the file changes what is launched at this problem's size"
 
 
-def _printed(parameter: object) -> Parameters:
+def _printed(parameter: object) -> PrintedParameter:
     told = {n: getattr(parameter, n) for n in ("name", "line", "start", "values")}
-    return Parameters(role=str(getattr(parameter, "role", "")), **told)
+    return PrintedParameter(role=str(getattr(parameter, "role", "")), **told)

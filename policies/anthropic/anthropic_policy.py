@@ -6,9 +6,9 @@ from typing import Any
 
 from kernelwright.policies.anthropic.reply import parse_reply
 from kernelwright.policies.base import Capabilities, PolicyRefused, PromptForm, Request, Role, Trouble
-from kernelwright.policies.http.connection import Connection
+from kernelwright.policies.http.connection import ServerConnection
 from kernelwright.policies.http.errors import UnknownField
-from kernelwright.policies.http.server import ExtraFields, Server
+from kernelwright.policies.http.server import ExtraFields, ModelServer
 from kernelwright.policies.http.server_policy import ServedReply, ServerPolicy, rate_limits
 from kernelwright.policies.prices import Prices
 from kernelwright.policies.server_names import ANTHROPIC_URL
@@ -33,7 +33,7 @@ class AnthropicPolicy(ServerPolicy):
     ) -> None:
         """Opens nothing yet. `url` ends before /v1, which the client adds; `timeout`: seconds for one whole answer."""
         address = url.rstrip("/").removesuffix("/v1")
-        super().__init__(Server(model=model, url=address, key=key, key_variable=KEY_VARIABLE), at_once, prices)
+        super().__init__(ModelServer(model=model, url=address, key=key, key_variable=KEY_VARIABLE), at_once, prices)
         self._timeout = timeout
         self._extra = extra or ExtraFields()
 
@@ -52,7 +52,7 @@ class AnthropicPolicy(ServerPolicy):
         """Returns the number of requests in parallel; the API gives neither token ids nor log-probs."""
         return Capabilities(at_once=self._at_once)
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> ServerConnection:
         try:
             import anthropic
         except ImportError as error:
@@ -63,12 +63,12 @@ class AnthropicPolicy(ServerPolicy):
         client = anthropic.AsyncAnthropic(
             api_key=server.key or _NO_KEY, base_url=server.base_url, max_retries=0, timeout=self._timeout
         )
-        return Connection(server, client, anthropic, self._timeout)
+        return ServerConnection(server, client, anthropic, self._timeout)
 
-    async def _prepare(self, connection: Connection) -> None:
+    async def _prepare(self, connection: ServerConnection) -> None:
         """Reads nothing: the API says of its models nothing that sampling needs."""
 
-    async def _reply(self, request: Request, connection: Connection) -> ServedReply:
+    async def _reply(self, request: Request, connection: ServerConnection) -> ServedReply:
         call = connection.client.messages.with_streaming_response.create
         try:
             answer = await connection.read(call, self._body(request))

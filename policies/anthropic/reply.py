@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.policies.http.connection import Answer
+from kernelwright.policies.http.connection import ServerAnswer
 from kernelwright.policies.http.errors import error_without_reply
 from kernelwright.policies.http.model_reply import (
     COUNT,
@@ -13,13 +13,13 @@ from kernelwright.policies.http.model_reply import (
     finish_reason,
     message_parts,
 )
-from kernelwright.policies.http.server import Server
+from kernelwright.policies.http.server import ModelServer
 
 _PROMPT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 """Counts that together are the prompt's tokens."""
 
 
-def parse_reply(answer: Answer, server: Server) -> ModelReply:
+def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:
     """Reads a decoded answer. Raises PolicyError where it holds no reply: the error that it reports, or its form."""
     content = answer.content
     blocks = content.get("content") if isinstance(content, dict) else None

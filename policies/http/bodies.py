@@ -9,7 +9,7 @@ from typing import Any
 
 from kernelwright.policies.base import PolicyRefused, Trouble
 from kernelwright.policies.http.errors import UnreadableAnswer
-from kernelwright.policies.http.server import Server
+from kernelwright.policies.http.server import ModelServer
 
 
 class Stream(list[Any]):
@@ -30,7 +30,7 @@ def decode_text(body: bytes, content_type: str) -> str:
     return body.decode("utf-8", "replace")
 
 
-def decode_body(text: str, content_type: str, server: Server) -> Any:
+def decode_body(text: str, content_type: str, server: ModelServer) -> Any:
     """Returns the decoded JSON, or a Stream.
 
     Raises:

@@ -16,14 +16,14 @@ from kernelwright.policies.http.errors import (
     refused_field,
     unavailable,
 )
-from kernelwright.policies.http.server import Server
+from kernelwright.policies.http.server import ModelServer
 
 MAX_REPLY_BYTES = 64 << 20
 """Bytes; an answer without an end is cut there, or when its time is over."""
 _STATUSES_OF_REFUSED_FIELDS = (400, 403, 422, 501)
 
 
-class Answer(NamedTuple):
+class ServerAnswer(NamedTuple):
     """A decoded answer of status 200."""
 
     content: Any
@@ -32,14 +32,14 @@ class Answer(NamedTuple):
     """The body as text, for what cannot be read."""
 
 
-class Connection:
+class ServerConnection:
     """A connection to a server, for use from one event loop.
 
     The libraries `openai` and `anthropic` have the same clients and errors. Their retries are off: `RetryingPolicy` is
     the one that asks again.
     """
 
-    def __init__(self, server: Server, client: Any, library: Any, timeout: float) -> None:
+    def __init__(self, server: ModelServer, client: Any, library: Any, timeout: float) -> None:
         """`library`: the module of the client. `timeout`: seconds for one whole answer."""
         self.server, self.client, self.timeout = server, client, timeout
         self._library = library
@@ -48,7 +48,7 @@ class Connection:
         """Closes the client's connections, within its event loop."""
         await self.client.close()
 
-    async def read(self, call: Any, body: dict[str, Any], seconds: float | None = None) -> Answer:
+    async def read(self, call: Any, body: dict[str, Any], seconds: float | None = None) -> ServerAnswer:
         """Sends a request, and reads its whole answer within `seconds` and MAX_REPLY_BYTES.
 
         Raises:
@@ -71,7 +71,7 @@ class Connection:
             failure = unavailable(error, self.server)
         return self._answer(headers, bytes(received), failure)
 
-    def _answer(self, headers: Mapping[str, str] | None, received: bytes, failure: PolicyError | None) -> Answer:
+    def _answer(self, headers: Mapping[str, str] | None, received: bytes, failure: PolicyError | None) -> ServerAnswer:
         """Decodes what was received. A document that is whole is an answer, whatever failed after its last byte."""
         if headers is None:
             assert failure is not None
@@ -79,11 +79,11 @@ class Connection:
         content_type = headers.get("content-type", "")
         text = decode_text(received, content_type)
         if failure is None:
-            return Answer(decode_body(text, content_type, self.server), headers, text)
+            return ServerAnswer(decode_body(text, content_type, self.server), headers, text)
         content = whole_json(text)
         if content is None:
             raise UnreadableAnswer(str(failure), failure.trouble, text) from failure
-        return Answer(content, headers, text)
+        return ServerAnswer(content, headers, text)
 
     def _refusal(self, error: Any) -> Exception:
         _refuse_redirection(error.response, self.server)
@@ -93,7 +93,7 @@ class Connection:
         return refusal
 
 
-def _refuse_redirection(response: Any, server: Server) -> None:
+def _refuse_redirection(response: Any, server: ModelServer) -> None:
     """Raises PolicyRefused where a redirection (301, 302, 303) has made a GET of the request, which has lost its body.
 
     `response`: an httpx.Response.
@@ -107,7 +107,7 @@ def _refuse_redirection(response: Any, server: Server) -> None:
 
 
 @asynccontextmanager
-async def _within_time_limit(seconds: float, server: Server) -> AsyncIterator[None]:
+async def _within_time_limit(seconds: float, server: ModelServer) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -117,7 +117,7 @@ async def _within_time_limit(seconds: float, server: Server) -> AsyncIterator[No
         ) from error
 
 
-async def _read_body(response: Any, received: bytearray, server: Server) -> None:
+async def _read_body(response: Any, received: bytearray, server: ModelServer) -> None:
     async for chunk in response.iter_bytes():
         received += chunk
         if len(received) > MAX_REPLY_BYTES:

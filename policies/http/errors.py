@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelwright.policies.base import PolicyError, PolicyRefused, PolicyUnavailable, Trouble
-from kernelwright.policies.http.server import Server
+from kernelwright.policies.http.server import ModelServer
 
 _QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached", "billing_error", "insufficient_credits"}
 _CONTEXT_CODES = {"context_length_exceeded", "request_too_large"}
@@ -36,7 +36,7 @@ class UnknownField(Exception):
         self.field, self.refusal = field, refusal
 
 
-def error_of_status(status: int, headers: Mapping[str, str], content: Any, server: Server) -> PolicyError:
+def error_of_status(status: int, headers: Mapping[str, str], content: Any, server: ModelServer) -> PolicyError:
     """Returns the error of an HTTP status. `content`: the decoded body."""
     url, quoted = server.url, server.quotation(content)
     codes = _codes(content)
@@ -67,7 +67,7 @@ def error_of_status(status: int, headers: Mapping[str, str], content: Any, serve
     return PolicyRefused(f"{url} refuses the request ({status}){quoted}", Trouble.REQUEST)
 
 
-def error_without_reply(content: Any, raw: str, reason: str, server: Server) -> PolicyError:
+def error_without_reply(content: Any, raw: str, reason: str, server: ModelServer) -> PolicyError:
     """Returns the error of an answer of status 200 that holds no reply: the error that it reports, or its form.
 
     `reason`: the part of the form that is missing.
@@ -93,7 +93,7 @@ def refused_field(content: Any) -> str:
     return re.split(r"[./]", path)[-1]
 
 
-def unavailable(error: BaseException, server: Server) -> PolicyError:
+def unavailable(error: BaseException, server: ModelServer) -> PolicyError:
     """Returns the error of a transport error of the HTTP library, which its class's name tells apart."""
     names = {cause.__name__ for link in _chain(error) for cause in type(link).__mro__}
     if "InvalidURL" in names:

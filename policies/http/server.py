@@ -32,7 +32,7 @@ class ExtraFields(Value):
     """Fields of the request's JSON, which go over those of the sampling."""
 
 
-class Server(Value):
+class ModelServer(Value):
     """A model at an address, and the key for it."""
 
     model: str

@@ -19,12 +19,12 @@ from kernelwright.policies.base import (
     Usage,
 )
 from kernelwright.policies.deadlines import latest_deadline, seconds_until
-from kernelwright.policies.http.connection import Connection
+from kernelwright.policies.http.connection import ServerConnection
 from kernelwright.policies.http.errors import UnreadableAnswer
 from kernelwright.policies.http.event_loop import EventLoop
 from kernelwright.policies.http.model_reply import COUNT, OBJECT, ModelReply, OptionalFields, count_tokens
 from kernelwright.policies.http.rate_limits import describe_rate_limits
-from kernelwright.policies.http.server import Server
+from kernelwright.policies.http.server import ModelServer
 from kernelwright.policies.prices import Prices
 
 log = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ class ServedReply(NamedTuple):
 class ServerPolicy(ABC):
     """Asks a server once for each request; `RetryingPolicy` asks again. Nothing is read from the environment."""
 
-    def __init__(self, server: Server, at_once: int, prices: Prices | None) -> None:
+    def __init__(self, server: ModelServer, at_once: int, prices: Prices | None) -> None:
         self._server, self._at_once = server, at_once
         self._prices = prices or Prices()
         self._loop = EventLoop()
-        self._connection: Connection | None = None
+        self._connection: ServerConnection | None = None
         self._unreadable_fields: set[str] = set()
 
     @property
@@ -57,15 +57,15 @@ class ServerPolicy(ABC):
         """Returns the name that `open_policy` opens."""
 
     @abstractmethod
-    def _connect(self) -> Connection:
+    def _connect(self) -> ServerConnection:
         """Opens the client. Raises PolicyRefused where its library is not installed."""
 
     @abstractmethod
-    async def _prepare(self, connection: Connection) -> None:
+    async def _prepare(self, connection: ServerConnection) -> None:
         """Reads what must be known of the server before the first request."""
 
     @abstractmethod
-    async def _reply(self, request: Request, connection: Connection) -> ServedReply:
+    async def _reply(self, request: Request, connection: ServerConnection) -> ServedReply:
         """Asks for one reply. Raises PolicyError."""
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class ServerPolicy(ABC):
             return []
         return self._loop.wait_for(self._sample(requests), seconds_until(latest_deadline(requests)))
 
-    def _open(self) -> Connection:
+    def _open(self) -> ServerConnection:
         if self._connection is None:
             self._server.check()
             self._connection = self._connect()
@@ -105,7 +105,7 @@ class ServerPolicy(ABC):
         outcomes = await asyncio.gather(*(outcome(request) for request in requests))
         return _all_or_the_error(outcomes)
 
-    async def _completion(self, request: Request, connection: Connection) -> Completion:
+    async def _completion(self, request: Request, connection: ServerConnection) -> Completion:
         """Returns one completion. An answer that cannot be read counts as paid, and is in the error's `paid`."""
         prompt = "".join(message.content for message in request.messages)
         started = time.monotonic()

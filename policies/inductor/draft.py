@@ -34,7 +34,7 @@ It returns `{"refused": text}` where the process gave no answer in time, or died
 """
 
 
-class Mode(StrEnum):
+class DraftMode(StrEnum):
     """The operators that the draft leaves to a library."""
 
     STRICT = "strict"
@@ -48,7 +48,7 @@ class Draft(Value):
 
     source: str = ""
     """The candidate's text; empty where there is none."""
-    mode: Mode = Mode.STRICT
+    mode: DraftMode = DraftMode.STRICT
     kernels: int = 0
     """Kernels that the candidate launches."""
     library_calls: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def draft(
     source: str,
     run: Runner,
     *,
-    mode: Mode = Mode.STRICT,
+    mode: DraftMode = DraftMode.STRICT,
     partial: bool = False,
     varied: tuple[str, ...] = (),
     tf32: bool = False,

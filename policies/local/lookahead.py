@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.policies.base import Sampling
 from kernelwright.policies.local.decoding import SequenceInDecoding, Spell
-from kernelwright.policies.small.small_model import Cache, SmallModel
+from kernelwright.policies.small.small_model import KeyValueCache, SmallModel
 
 if TYPE_CHECKING:
     import torch
@@ -124,7 +124,7 @@ def draw_with_lookahead(
     ahead = _max_lookahead(len(rows)) if most is None else most
     steps = 0
     with torch.inference_mode():
-        cache = Cache(model, len(rows), length + max(ahead, *MAX_TOKENS_AHEAD.values()) + 1)
+        cache = KeyValueCache(model, len(rows), length + max(ahead, *MAX_TOKENS_AHEAD.values()) + 1)
         logits = _read_prompts(model, going, cache)[:, None]
         while True:
             between()
@@ -144,14 +144,14 @@ def _max_lookahead(rows: int) -> int:
     return next((ahead for up_to, ahead in MAX_TOKENS_AHEAD.items() if rows <= up_to), TOKENS_AHEAD_OF_MANY_ROWS)
 
 
-def _read_prompts(model: SmallModel, going: Sequence[_Going], cache: Cache) -> torch.Tensor:
+def _read_prompts(model: SmallModel, going: Sequence[_Going], cache: KeyValueCache) -> torch.Tensor:
     """Logits after each prompt, (rows, vocabulary). Equal prompts are read once."""
     import torch
 
     different = list(dict.fromkeys(tuple(own.row.prompt) for own in going))
     width = max(map(len, different))
     ids = torch.tensor([list(prompt) + [0] * (width - len(prompt)) for prompt in different])
-    read = Cache(model, len(different), width)
+    read = KeyValueCache(model, len(different), width)
     last = torch.tensor([len(prompt) - 1 for prompt in different])
     logits = model.forward(ids, torch.zeros(len(different), dtype=torch.long), read, last)
     of = torch.tensor([different.index(tuple(own.row.prompt)) for own in going])
@@ -162,7 +162,7 @@ def _read_prompts(model: SmallModel, going: Sequence[_Going], cache: Cache) -> t
 
 
 def _read_ahead(
-    model: SmallModel, going: Sequence[_Going], cache: Cache, common: NgramTable, most: int
+    model: SmallModel, going: Sequence[_Going], cache: KeyValueCache, common: NgramTable, most: int
 ) -> torch.Tensor:
     """Reads each row's last token and what probably follows it. Logits (rows, 1 + tokens looked up, vocabulary)."""
     import torch
@@ -214,7 +214,7 @@ def _draw_tokens(going: Sequence[_Going], logits: torch.Tensor) -> tuple[torch.T
     return tokens, logprobs.gather(-1, tokens[..., None]).squeeze(-1)
 
 
-def _without_ended(going: list[_Going], cache: Cache) -> list[_Going]:
+def _without_ended(going: list[_Going], cache: KeyValueCache) -> list[_Going]:
     """Rows that have ended leave the batch."""
     import torch
 

@@ -19,10 +19,10 @@ from kernelwright.policies.base import (
     Sampling,
     Trouble,
 )
-from kernelwright.policies.http.connection import Answer, Connection
+from kernelwright.policies.http.connection import ServerAnswer, ServerConnection
 from kernelwright.policies.http.errors import UnknownField
 from kernelwright.policies.http.model_reply import ModelReply
-from kernelwright.policies.http.server import ExtraFields, Server
+from kernelwright.policies.http.server import ExtraFields, ModelServer
 from kernelwright.policies.http.server_policy import ServedReply, ServerPolicy, rate_limits
 from kernelwright.policies.openai.reply import parse_models, parse_reply
 from kernelwright.policies.openai.request_fields import chat_body, next_without
@@ -61,7 +61,7 @@ class OpenAIPolicy(ServerPolicy):
             prices: The prices of tokens.
             extra: Fields of the user that every request has.
         """
-        super().__init__(Server(model=model, url=_address(url), key=key), at_once, prices)
+        super().__init__(ModelServer(model=model, url=_address(url), key=key), at_once, prices)
         self._timeout = timeout
         self._extra_body = _extra_body(extra or ExtraFields())
         self._served = ServedModel()
@@ -103,7 +103,7 @@ class OpenAIPolicy(ServerPolicy):
             context=self._served.context,
         )
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> ServerConnection:
         try:
             import openai
         except ImportError as error:
@@ -115,12 +115,12 @@ class OpenAIPolicy(ServerPolicy):
         )  # fmt: skip
         self._is_listed = False
         self._listing = asyncio.Lock()
-        return Connection(server, client, openai, self._timeout)
+        return ServerConnection(server, client, openai, self._timeout)
 
     async def _list(self) -> None:
         await self._prepare(self._open())
 
-    async def _prepare(self, connection: Connection) -> None:
+    async def _prepare(self, connection: ServerConnection) -> None:
         """Reads /models once. Where that fails temporarily, the server is treated as a plain one and asked again next
         time.
         """
@@ -144,7 +144,7 @@ class OpenAIPolicy(ServerPolicy):
                 log.debug("%s lists no models", self._server.url)
             self._is_listed = True
 
-    async def _reply(self, request: Request, connection: Connection) -> ServedReply:
+    async def _reply(self, request: Request, connection: ServerConnection) -> ServedReply:
         sampling = request.sampling
         if self._served.is_vllm and sampling.seed is None:
             sampling = sampling.with_(seed=secrets.randbelow(1 << 31))
@@ -153,7 +153,7 @@ class OpenAIPolicy(ServerPolicy):
         exact = sampling.exact and await self._is_after_temperature(request, sampling, connection)
         return ServedReply(reply, rate_limits(answer.headers), self._fields(request, sampling, reply, exact))
 
-    async def _chat(self, request: Request, sampling: Sampling, connection: Connection) -> Answer:
+    async def _chat(self, request: Request, sampling: Sampling, connection: ServerConnection) -> ServerAnswer:
         """Asks, and leaves out what the server refuses and what changes no answer.
 
         A server that names no field is asked with one group of fields less after the other. What it then goes without
@@ -176,14 +176,14 @@ class OpenAIPolicy(ServerPolicy):
         return answer
 
     async def _send(
-        self, request: Request, sampling: Sampling, without: frozenset[str], connection: Connection,
+        self, request: Request, sampling: Sampling, without: frozenset[str], connection: ServerConnection,
         more: Mapping[str, Any] | None = None,
-    ) -> Answer:  # fmt: skip
+    ) -> ServerAnswer:  # fmt: skip
         extra = self._extra_body | dict(more or {})
         body = chat_body(request, sampling, self._server.model, self._served, without, extra)
         return await connection.read(connection.client.chat.completions.with_streaming_response.create, body)
 
-    async def _is_after_temperature(self, request: Request, sampling: Sampling, connection: Connection) -> bool:
+    async def _is_after_temperature(self, request: Request, sampling: Sampling, connection: ServerConnection) -> bool:
         """Tells whether log-probs are of the distribution after the temperature.
 
         At temperature 1 there is no difference. Elsewhere two requests of one token say it, once: the gap between the
@@ -200,7 +200,7 @@ class OpenAIPolicy(ServerPolicy):
                 log.warning("%s gives raw log-probs: start it with --logprobs-mode processed_logprobs", url)
         return bool(self._is_processed)
 
-    async def _gap(self, request: Request, temperature: float, connection: Connection) -> float | None:
+    async def _gap(self, request: Request, temperature: float, connection: ServerConnection) -> float | None:
         sampling = Sampling(temperature=temperature, max_tokens=1, seed=0)
         try:
             answer = await self._send(request, sampling, self._without, connection, {"top_logprobs": 5})

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from kernelwright.policies.base import valid_logprobs
 from kernelwright.policies.http.bodies import Stream
-from kernelwright.policies.http.connection import Answer
+from kernelwright.policies.http.connection import ServerAnswer
 from kernelwright.policies.http.errors import error_without_reply
 from kernelwright.policies.http.model_reply import (
     COUNT,
@@ -21,7 +21,7 @@ from kernelwright.policies.http.model_reply import (
     finish_reason,
     message_parts,
 )
-from kernelwright.policies.http.server import Server
+from kernelwright.policies.http.server import ModelServer
 
 _REVISION_CHARACTERS = 200
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
@@ -37,7 +37,7 @@ class _TokenLogprob(BaseModel):
 _LOGPROBS: TypeAdapter[list[_TokenLogprob]] = TypeAdapter(list[_TokenLogprob])
 
 
-def parse_reply(answer: Answer, server: Server) -> ModelReply:
+def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:
     """Reads a decoded answer. Raises PolicyError where it holds no reply: the error that it reports, or its form."""
     content = merge_stream(answer.content) if isinstance(answer.content, Stream) else answer.content
     choice, reason = _first_choice(content)

@@ -20,7 +20,7 @@ MAX_PARAMETERS = 100_000_000
 """Weights of a model that is taken for small."""
 
 
-class Layer(NamedTuple):
+class LayerWeights(NamedTuple):
     """The weights of one transformer layer, as tensors in the dtype that computes."""
 
     before: torch.Tensor
@@ -65,7 +65,7 @@ def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
     return found
 
 
-class Cache:
+class KeyValueCache:
     """Keys and values of rows, each (rows, heads, length, head size) a layer."""
 
     def __init__(self, model: SmallModel, rows: int, length: int) -> None:
@@ -107,7 +107,9 @@ class SmallModel:
         """The number of tokens that the model knows."""
         return self._head.shape[0]
 
-    def forward(self, ids: torch.Tensor, starts: torch.Tensor, cache: Cache, wanted: torch.Tensor | None = None) -> Any:
+    def forward(
+        self, ids: torch.Tensor, starts: torch.Tensor, cache: KeyValueCache, wanted: torch.Tensor | None = None
+    ) -> Any:
         """`ids` (rows, steps), the first of each row at position `starts` (rows,).
 
         Logits (rows, steps, vocabulary), float32.
@@ -137,7 +139,7 @@ class SmallModel:
         return linear(self._normed(x, self._norm), self._head)
 
     def _projected(
-        self, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+        self, layer: LayerWeights, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         """q (rows, steps, heads, head size), k and v (rows, steps, kv heads, head size)."""
         from torch.nn.functional import linear
@@ -167,14 +169,14 @@ def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tens
     return x * cos + torch.cat((-other, one), dim=-1) * sin
 
 
-def _layer(tensors: dict[str, torch.Tensor], at: str) -> Layer:
+def _layer(tensors: dict[str, torch.Tensor], at: str) -> LayerWeights:
     import torch
 
     def joined(*names: str) -> torch.Tensor:
         return torch.cat([tensors[f"{at}{name}.weight"] for name in names])
 
     attention = [f"self_attn.{name}_proj" for name in "qkv"]
-    return Layer(
+    return LayerWeights(
         before=joined("input_layernorm"), qkv=joined(*attention), q_norm=joined("self_attn.q_norm"),
         k_norm=joined("self_attn.k_norm"), out=joined("self_attn.o_proj"), after=joined("post_attention_layernorm"),
         gate_up=joined("mlp.gate_proj", "mlp.up_proj"), down=joined("mlp.down_proj"),

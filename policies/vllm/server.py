@@ -23,7 +23,7 @@ from kernelwright.policies.base import (
 )
 from kernelwright.policies.forwarding import Forwarding
 from kernelwright.policies.http.errors import error_of_status
-from kernelwright.policies.http.server import Server
+from kernelwright.policies.http.server import ModelServer
 from kernelwright.policies.model_identity import weights_revision
 from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD, load_arguments
 
@@ -118,7 +118,7 @@ class VLLMServerPolicy(Forwarding):
 
     def _refusal(self, error: urllib.error.HTTPError, needs: str) -> PolicyError:
         if error.code in (401, 403):
-            server = Server(model="", url=self._url, key=self._key)
+            server = ModelServer(model="", url=self._url, key=self._key)
             return error_of_status(error.code, {}, None, server)
         try:
             content = json.loads(error.read())

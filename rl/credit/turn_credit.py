@@ -18,7 +18,7 @@ MAX_DIFFERENCE_OF_EQUAL_RETURNS = 1e-9
 """Returns that differ by less are equal."""
 
 
-class Baseline(StrEnum):
+class AdvantageBaseline(StrEnum):
     """The baseline that is subtracted from a return inside its group to make an advantage."""
 
     LEAVE_ONE_OUT = "leave-one-out"
@@ -66,7 +66,7 @@ def returns(turns: Sequence[CreditedTurn], gamma: float = GAMMA) -> dict[int, fl
 
 
 def credit_of_turns(
-    turns: Sequence[CreditedTurn], gamma: float = GAMMA, baseline: Baseline = Baseline.LEAVE_ONE_OUT
+    turns: Sequence[CreditedTurn], gamma: float = GAMMA, baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT
 ) -> dict[int, Credit]:
     """Returns the credit of turns by id. Groups may have any sizes; one that is alone has the advantage 0."""
     values = returns(turns, gamma)
@@ -79,11 +79,11 @@ def credit_of_turns(
     return found
 
 
-def _of_group(values: Mapping[int, float], baseline: Baseline) -> dict[int, Credit]:
+def _of_group(values: Mapping[int, float], baseline: AdvantageBaseline) -> dict[int, Credit]:
     size = len(values)
     mean = math.fsum(values.values()) / size
     spread = max(values.values()) - min(values.values())
-    stretch = size / (size - 1) if baseline is Baseline.LEAVE_ONE_OUT and size > 1 else 1.0
+    stretch = size / (size - 1) if baseline is AdvantageBaseline.LEAVE_ONE_OUT and size > 1 else 1.0
     flat = spread < MAX_DIFFERENCE_OF_EQUAL_RETURNS
     return {
         id: Credit(value, 0.0 if flat else stretch * (value - mean), size, 0.0 if flat else spread)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kernelwright.agent.viewing.report.samples import Cost, Sample, passed_compile_rung
+from kernelwright.agent.viewing.report.samples import Cost, ReportedSample, passed_compile_rung
 from kernelwright.policies.base import Value
 from kernelwright.rl.evaluating.text_checks import CheckedText, has_patterns, overlap
 from kernelwright.store.database import Store
@@ -39,12 +39,12 @@ class Rollout(Value):
     stop_reason: str
     turns: tuple[RolloutTurn, ...]
 
-    def within(self, turns: int) -> Sample:
+    def within(self, turns: int) -> ReportedSample:
         """The rollout as if it had had so many turns: right where any of them is, with the best speed of them."""
         seen = self.turns[:turns]
         right = [turn for turn in seen if turn.correct]
         best = max(right, key=lambda turn: turn.speedup or 0.0, default=seen[-1] if seen else None)
-        return Sample(
+        return ReportedSample(
             trajectory_id=self.trajectory_id, problem=self.problem, problem_hash="", suite="", policy="", options="",
             number=self.sample, finished=self.finished, stop_reason=self.stop_reason,
             compiled=any(turn.compiled for turn in seen), correct=bool(right), judged_on=best.judged_on if best else "",

@@ -14,13 +14,13 @@ from kernelwright.agent.export.training import BENCHMARK_SUITES, is_held_out
 from kernelwright.policies.base import Completion, FinishReason, Origin, Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import compiled, on_gpu, reply_of, score
-from kernelwright.rl.credit.turn_credit import GAMMA, Baseline, CreditedTurn, credit_of_turns
-from kernelwright.rl.log.refusals import Refusal, RefusalCount, RefusalCounter
+from kernelwright.rl.credit.turn_credit import GAMMA, AdvantageBaseline, CreditedTurn, credit_of_turns
+from kernelwright.rl.log.refusals import RefusalCount, RefusalCounter, TurnRefusal
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.report import Report
 
-REFUSALS_WITHOUT_SPEED = frozenset({Refusal.CPU_ONLY, Refusal.UNTIMED})
+REFUSALS_WITHOUT_SPEED = frozenset({TurnRefusal.CPU_ONLY, TurnRefusal.UNTIMED})
 """Refusals of right turns that the wrong ones beside them pass."""
 
 
@@ -40,7 +40,7 @@ class SampleRequirements(Value):
     temperature: float | None = None
     """Sampling temperature of the samples; None takes the most frequent one of the log."""
     gamma: float = GAMMA
-    baseline: Baseline = Baseline.LEAVE_ONE_OUT
+    baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT
     exact: bool = True
     """False for methods that need no log-probs (rft, dpo, kto)."""
 
@@ -109,12 +109,12 @@ def load_log(store: Store, wanted: SampleRequirements, chosen: CandidateFilter |
     counted = RefusalCounter()
     usable: list[Sample] = []
     measuring = HeldOutProblems(store)
-    speedless: dict[tuple[str, str], Refusal] = {}
+    speedless: dict[tuple[str, str], TurnRefusal] = {}
     turns = 0
     for turn in _all_turns(store, chosen or CandidateFilter()):
         turns += 1
-        found = Refusal.MEASURING if measuring.holds(turn) else sample_of(turn, wanted)
-        if isinstance(found, Refusal):
+        found = TurnRefusal.MEASURING if measuring.holds(turn) else sample_of(turn, wanted)
+        if isinstance(found, TurnRefusal):
             counted.add(found, turn.candidate_id)
             if found in REFUSALS_WITHOUT_SPEED:
                 speedless[turn.problem_hash, revision_of(turn)] = found
@@ -129,7 +129,7 @@ def load_log(store: Store, wanted: SampleRequirements, chosen: CandidateFilter |
 
 
 def _of_whole_groups(
-    samples: Sequence[Sample], speedless: Mapping[tuple[str, str], Refusal], counted: RefusalCounter
+    samples: Sequence[Sample], speedless: Mapping[tuple[str, str], TurnRefusal], counted: RefusalCounter
 ) -> list[Sample]:
     """Where right turns are left out because nothing is known of their speed, the wrong ones beside them are too:
     alone they would say that all is wrong.
@@ -172,24 +172,24 @@ def _all_turns(store: Store, chosen: CandidateFilter) -> Iterable[Turn]:
     yield from store.samples(chosen.with_(state=State.DRAFTED))
 
 
-def sample_of(turn: Turn, wanted: SampleRequirements) -> Sample | Refusal:
+def sample_of(turn: Turn, wanted: SampleRequirements) -> Sample | TurnRefusal:
     """Returns the sample with its reward, or the first reason against it."""
     completion, report = turn.completion, turn.report
     if completion is None or report is None or turn.verdict_id is None:
-        return Refusal.UNJUDGED
+        return TurnRefusal.UNJUDGED
     if not completion.text and not completion.token_ids:
-        return Refusal.UNANSWERED
+        return TurnRefusal.UNANSWERED
     if report.degenerate:
-        return Refusal.DEGENERATE
+        return TurnRefusal.DEGENERATE
     if wanted.exact and (reason := _inexact(turn, wanted)):
         return reason
     if _too_long(completion, wanted.max_length):
-        return Refusal.TOO_LONG
+        return TurnRefusal.TOO_LONG
     if wanted.formula.needs_gpu and (reason := _speedless(report)):
         return reason
     scored = score(wanted.formula, report, reply_of(turn))
     if not scored.kept:
-        return Refusal.REJECTED
+        return TurnRefusal.REJECTED
     return Sample(
         candidate_id=turn.candidate_id,
         verdict_id=turn.verdict_id,
@@ -219,15 +219,15 @@ def _too_long(completion: Completion, most: int | None) -> bool:
     return most is not None and len(completion.prompt_token_ids or ()) + len(completion.token_ids or ()) > most
 
 
-def _speedless(report: Report) -> Refusal | None:
+def _speedless(report: Report) -> TurnRefusal | None:
     """Returns the reason why nothing can be said of a turn's speed, or of the speed that a right answer would have had:
     its judge had no GPU.
     """
     if not report.correct:
-        return None if report.environment.gpu else Refusal.CPU_ONLY
+        return None if report.environment.gpu else TurnRefusal.CPU_ONLY
     if not on_gpu(report):
-        return Refusal.CPU_ONLY
-    return Refusal.UNTIMED if report.profile is None else None
+        return TurnRefusal.CPU_ONLY
+    return TurnRefusal.UNTIMED if report.profile is None else None
 
 
 def revision_of(turn: Turn) -> str:
@@ -238,28 +238,28 @@ def revision_of(turn: Turn) -> str:
     return "+".join(part for part in (completion.revision, completion.adapter_revision) if part)
 
 
-def _inexact(turn: Turn, wanted: SampleRequirements) -> Refusal | None:
+def _inexact(turn: Turn, wanted: SampleRequirements) -> TurnRefusal | None:
     """Returns the reason why a turn's log-probs cannot stand for those of the old policy."""
     completion = turn.completion
     assert completion is not None
     if completion.origin is not Origin.POLICY:
-        return Refusal.NOT_SAMPLED
+        return TurnRefusal.NOT_SAMPLED
     if not completion.token_ids or not completion.prompt_token_ids:
-        return Refusal.NO_TOKENS
+        return TurnRefusal.NO_TOKENS
     if completion.logprobs is None or len(completion.logprobs) != len(completion.token_ids):
-        return Refusal.NO_LOGPROBS
+        return TurnRefusal.NO_LOGPROBS
     if not all(math.isfinite(value) for value in completion.logprobs):
-        return Refusal.NON_FINITE
+        return TurnRefusal.NON_FINITE
     if not completion.exact or not turn.sampling.exact:
-        return Refusal.INEXACT
+        return TurnRefusal.INEXACT
     if wanted.tokenizer_hash is not None and completion.tokenizer_hash != wanted.tokenizer_hash:
-        return Refusal.TOKENIZER
+        return TurnRefusal.TOKENIZER
     if wanted.chat_template_hash is not None and completion.chat_template_hash != wanted.chat_template_hash:
-        return Refusal.TEMPLATE
+        return TurnRefusal.TEMPLATE
     if wanted.max_age is None:
         return None
     age = age_of(revision_of(turn), wanted.lineage)
-    return Refusal.TOO_OLD if age is None or age > wanted.max_age else None
+    return TurnRefusal.TOO_OLD if age is None or age > wanted.max_age else None
 
 
 def age_of(revision: str, lineage: Sequence[str]) -> int | None:
@@ -281,12 +281,12 @@ def _at_temperature(samples: Sequence[Sample], temperature: float, counted: Refu
         if abs(sample.temperature - temperature) < 1e-9:
             kept.append(sample)
         else:
-            counted.add(Refusal.TEMPERATURE, sample.candidate_id)
+            counted.add(TurnRefusal.TEMPERATURE, sample.candidate_id)
     return kept
 
 
 def with_credit(
-    samples: Sequence[Sample], gamma: float = GAMMA, baseline: Baseline = Baseline.LEAVE_ONE_OUT
+    samples: Sequence[Sample], gamma: float = GAMMA, baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT
 ) -> list[Sample]:
     """Returns each sample with its return, its advantage and the size of its group."""
     moves = [CreditedTurn(s.candidate_id, s.parent_id, s.reward, s.group) for s in samples]
@@ -311,6 +311,6 @@ def _useful(samples: Sequence[Sample], counted: RefusalCounter) -> tuple[list[Sa
         if sample.group in moving:
             kept.append(sample)
         else:
-            counted.add(Refusal.ALONE if sample.group_size == 1 else Refusal.ZERO_VARIANCE, sample.candidate_id)
+            counted.add(TurnRefusal.ALONE if sample.group_size == 1 else TurnRefusal.ZERO_VARIANCE, sample.candidate_id)
     flat = sum(group not in moving and size > 1 for group, size in sizes.items())
     return kept, len(sizes), flat

@@ -9,7 +9,7 @@ from enum import StrEnum
 from kernelwright.policies.base import Value
 
 
-class Refusal(StrEnum):
+class TurnRefusal(StrEnum):
     """The reasons why a turn of a log is not used."""
 
     UNJUDGED = "unjudged"
@@ -37,48 +37,49 @@ class Refusal(StrEnum):
     UNPAIRED = "unpaired"
 
 
-REFUSAL_TEXTS: dict[Refusal, tuple[str, str]] = {
-    Refusal.UNJUDGED: ("no verdict: the run was stopped, or this machine failed",
+REFUSAL_TEXTS: dict[TurnRefusal, tuple[str, str]] = {
+    TurnRefusal.UNJUDGED: ("no verdict: the run was stopped, or this machine failed",
     "run the same agent command again, it goes on"),
-    Refusal.UNANSWERED: ("the reply is empty", "nothing to do"),
-    Refusal.MEASURING: ("of a benchmark, or of a held-out problem: it is for measuring, not for training",
+    TurnRefusal.UNANSWERED: ("the reply is empty", "nothing to do"),
+    TurnRefusal.MEASURING: ("of a benchmark, or of a held-out problem: it is for measuring, not for training",
     "name other problems with --filter"),
-    Refusal.NOT_SAMPLED: ("written by torch's compiler or a file of the user's, not sampled from a policy",
+    TurnRefusal.NOT_SAMPLED: ("written by torch's compiler or a file of the user's, not sampled from a policy",
     "nothing to do: --method rft learns from it"),
-    Refusal.DEGENERATE: ("the problem is passed by zeros, a constant or the identity: it earns no reward",
+    TurnRefusal.DEGENERATE: ("the problem is passed by zeros, a constant or the identity: it earns no reward",
     "leave the problem out"),
-    Refusal.REJECTED: ("the reward formula rejects a correct kernel that leaves the work to others",
+    TurnRefusal.REJECTED: ("the reward formula rejects a correct kernel that leaves the work to others",
     "choose another --reward"),
-    Refusal.NO_TOKENS: ("no token ids were stored",
+    TurnRefusal.NO_TOKENS: ("no token ids were stored",
     "use --method rft, or a policy that gives ids (vllm, transformers, embedded)"),
-    Refusal.NO_LOGPROBS: ("no log-probs were stored, or not one for each token",
+    TurnRefusal.NO_LOGPROBS: ("no log-probs were stored, or not one for each token",
     "use --method rft, or a policy that gives log-probs"),
-    Refusal.NON_FINITE: ("a stored log-prob is not finite",
+    TurnRefusal.NON_FINITE: ("a stored log-prob is not finite",
     "collect again: the sampler gave numbers that cannot be right"),
-    Refusal.INEXACT: (
+    TurnRefusal.INEXACT: (
         "not sampled from the policy's own distribution (greedy, top-p, top-k, min-p or a repetition penalty)",
         "collect with --temperature 1.6, or use --method rft",
     ),
-    Refusal.TOKENIZER: ("written with another tokenizer than the policy's",
+    TurnRefusal.TOKENIZER: ("written with another tokenizer than the policy's",
     "name the policy that wrote it with --policy"),
-    Refusal.TEMPLATE: ("written under another chat template than the policy's",
+    TurnRefusal.TEMPLATE: ("written under another chat template than the policy's",
     "name the policy that wrote it with --policy"),
-    Refusal.CPU_ONLY: ("judged on a CPU only, and this reward needs a GPU's speed",
+    TurnRefusal.CPU_ONLY: ("judged on a CPU only, and this reward needs a GPU's speed",
     "use --reward execution, or judge on a GPU"),
-    Refusal.UNTIMED: ("right on a GPU and never timed there, and this reward needs the speed",
+    TurnRefusal.UNTIMED: ("right on a GPU and never timed there, and this reward needs the speed",
     "use --reward execution, or judge with timing"),
-    Refusal.TEMPERATURE: ("sampled at another temperature than most of the log", "choose one with --temperature T"),
-    Refusal.TOO_OLD: ("its policy is too many revisions back, or none of this one's ancestors",
+    TurnRefusal.TEMPERATURE: ("sampled at another temperature than most of the log", "choose one with --temperature T"),
+    TurnRefusal.TOO_OLD: ("its policy is too many revisions back, or none of this one's ancestors",
     "collect anew, raise --max-age, or use --method rft"),
-    Refusal.TOO_LONG: ("prompt and reply do not fit --max-length, or the policy's context",
+    TurnRefusal.TOO_LONG: ("prompt and reply do not fit --max-length, or the policy's context",
     "raise --max-length, up to the policy's context"),
-    Refusal.INCORRECT: ("not correct, and this method learns from correct turns only", "nothing to do"),
-    Refusal.ALONE: ("alone in its group: nothing to compare it with", "collect more --samples a problem"),
-    Refusal.ZERO_VARIANCE: ("its whole group earned the same: no gradient",
+    TurnRefusal.INCORRECT: ("not correct, and this method learns from correct turns only", "nothing to do"),
+    TurnRefusal.ALONE: ("alone in its group: nothing to compare it with", "collect more --samples a problem"),
+    TurnRefusal.ZERO_VARIANCE: ("its whole group earned the same: no gradient",
     "nothing to do; harder or easier problems help"),
-    Refusal.ONE_SIDED: ("its prompt has only good or only bad replies: no pair", "collect more --samples a problem"),
-    Refusal.REPEATED: ("the same program of the same prompt is used already", "nothing to do"),
-    Refusal.UNPAIRED: ("its prompt has more replies of its kind than of the other", "--method kto learns from it"),
+    TurnRefusal.ONE_SIDED: ("its prompt has only good or only bad replies: no pair",
+    "collect more --samples a problem"),
+    TurnRefusal.REPEATED: ("the same program of the same prompt is used already", "nothing to do"),
+    TurnRefusal.UNPAIRED: ("its prompt has more replies of its kind than of the other", "--method kto learns from it"),
 }  # fmt: skip
 """For each reason, a description of the turns and the advice to the user."""
 
@@ -86,7 +87,7 @@ REFUSAL_TEXTS: dict[Refusal, tuple[str, str]] = {
 class RefusalCount(Value):
     """The number of turns that were left out for one reason."""
 
-    reason: Refusal
+    reason: TurnRefusal
     turns: int
     example: int
     """The id of one such candidate."""
@@ -106,8 +107,8 @@ class RefusalCounter:
     """Counts refusals while a log is read."""
 
     def __init__(self) -> None:
-        self._counts: Counter[Refusal] = Counter()
-        self._first: dict[Refusal, int] = {}
+        self._counts: Counter[TurnRefusal] = Counter()
+        self._first: dict[TurnRefusal, int] = {}
 
     @classmethod
     def of(cls, refused: Sequence[RefusalCount]) -> RefusalCounter:
@@ -117,7 +118,7 @@ class RefusalCounter:
             counted._counts[one.reason], counted._first[one.reason] = one.turns, one.example
         return counted
 
-    def add(self, reason: Refusal, candidate_id: int) -> None:
+    def add(self, reason: TurnRefusal, candidate_id: int) -> None:
         """Counts a refused candidate; the first one of each reason is kept as the example."""
         self._counts[reason] += 1
         self._first.setdefault(reason, candidate_id)

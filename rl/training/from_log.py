@@ -21,7 +21,7 @@ from kernelwright.rl.training.precision.holding import HeldWeights
 from kernelwright.rl.training.precision.keeping import keep_masters, trained_masters
 from kernelwright.rl.training.processes import first_before_others, only_in_first_process, process_rank
 from kernelwright.rl.training.report import TrainingResult, draw_curves, write_training_report
-from kernelwright.rl.training.safety.alarms import Limits, TrainingAlarm
+from kernelwright.rl.training.safety.alarms import AlarmBounds, TrainingAlarm
 from kernelwright.rl.training.subject import Subject, load_for_training, open_subject, parameters
 from kernelwright.rl.training.trl_settings import (
     check_settings,
@@ -108,7 +108,7 @@ def _check_settings(method: Method, options: LogOptions) -> None:
         refuse_decided(options.settings, decided_fields(kind))
 
 
-def _limits(options: LogOptions) -> Limits:
+def _limits(options: LogOptions) -> AlarmBounds:
     """Returns the limits of the alarms. With --force a log of an unrelated policy is trained on, so its divergence
     raises no alarm.
     """

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import Field
 
 from kernelwright.policies.base import Value
-from kernelwright.rl.credit.turn_credit import GAMMA, Baseline
-from kernelwright.rl.training.safety.alarms import Limits
+from kernelwright.rl.credit.turn_credit import GAMMA, AdvantageBaseline
+from kernelwright.rl.training.safety.alarms import AlarmBounds
 
 
 class Method(StrEnum):
@@ -84,7 +84,7 @@ class TrainOptions(Value):
     """None: the log decides."""
     reward: str = "auto"
     gamma: float = Field(default=GAMMA, ge=0.0, le=1.0)
-    baseline: Baseline = Baseline.LEAVE_ONE_OUT
+    baseline: AdvantageBaseline = AdvantageBaseline.LEAVE_ONE_OUT
     max_steps: int | None = Field(default=None, ge=1)
     max_minutes: float | None = Field(default=None, gt=0.0)
     lora: bool = False
@@ -96,7 +96,7 @@ class TrainOptions(Value):
     seed: int = 0
     storage: Storage = Storage.FP32
     precision: Precision = Precision.AUTO
-    limits: Limits = Limits()
+    limits: AlarmBounds = AlarmBounds()
 
     @property
     def work(self) -> Path:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kernelwright.errors import InputError
 from kernelwright.rl.log.dataset import Sample
-from kernelwright.rl.log.refusals import REFUSAL_TEXTS, Refusal
+from kernelwright.rl.log.refusals import REFUSAL_TEXTS, TurnRefusal
 from kernelwright.rl.training.grpo.config import SMALL_MODEL_PARAMETERS
 from kernelwright.rl.training.options import LogOptions, Method
 from kernelwright.rl.training.subject import Subject, parameters
@@ -56,20 +56,20 @@ class TurnTokenizer:
         return self._tokenizer.decode(sample.completion_ids, skip_special_tokens=True).startswith(sample.text[:200])
 
 
-class Selection(NamedTuple):
+class TurnSelection(NamedTuple):
     """The turns that a method learns from, and why each of the others is left out."""
 
     samples: list[Sample]
-    refused: list[tuple[Refusal, int]]
+    refused: list[tuple[TurnRefusal, int]]
     """Reason and candidate's id of every sample that is not used: both lists together hold each sample once."""
 
 
-def select_samples(method: Method, samples: Sequence[Sample], tokens: TurnTokenizer) -> Selection:
+def select_samples(method: Method, samples: Sequence[Sample], tokens: TurnTokenizer) -> TurnSelection:
     """Chooses each correct program once (RFT), pairs of a good and a bad reply (DPO), or all replies to prompts that
     have both kinds (KTO).
     """
     chosen: list[Sample] = []
-    refused: list[tuple[Refusal, int]] = []
+    refused: list[tuple[TurnRefusal, int]] = []
     for replies in _by_prompt(samples):
         usable = _usable(method, replies, tokens, refused)
         if method is Method.RFT:
@@ -79,12 +79,12 @@ def select_samples(method: Method, samples: Sequence[Sample], tokens: TurnTokeni
         if method is Method.DPO and good and bad:
             pairs = min(len(good), len(bad))
             chosen += [*good[:pairs], *bad[:pairs]]
-            refused += [(Refusal.UNPAIRED, sample.candidate_id) for sample in (*good[pairs:], *bad[pairs:])]
+            refused += [(TurnRefusal.UNPAIRED, sample.candidate_id) for sample in (*good[pairs:], *bad[pairs:])]
         elif good and bad:
             chosen += usable
         else:
-            refused += [(Refusal.ONE_SIDED, sample.candidate_id) for sample in usable]
-    return Selection(chosen, refused)
+            refused += [(TurnRefusal.ONE_SIDED, sample.candidate_id) for sample in usable]
+    return TurnSelection(chosen, refused)
 
 
 def _by_prompt(samples: Sequence[Sample]) -> Iterable[list[Sample]]:
@@ -95,7 +95,7 @@ def _by_prompt(samples: Sequence[Sample]) -> Iterable[list[Sample]]:
 
 
 def _usable(
-    method: Method, replies: Sequence[Sample], tokens: TurnTokenizer, refused: list[tuple[Refusal, int]]
+    method: Method, replies: Sequence[Sample], tokens: TurnTokenizer, refused: list[tuple[TurnRefusal, int]]
 ) -> list[Sample]:
     """Returns each program of one prompt once; those that do not fit, and for RFT the incorrect ones, are refused."""
     programs: set[str] = set()
@@ -103,11 +103,11 @@ def _usable(
     for sample in replies:
         program = sample.source_hash or sample.text
         if method is Method.RFT and not sample.correct:
-            refused.append((Refusal.INCORRECT, sample.candidate_id))
+            refused.append((TurnRefusal.INCORRECT, sample.candidate_id))
         elif program in programs:
-            refused.append((Refusal.REPEATED, sample.candidate_id))
+            refused.append((TurnRefusal.REPEATED, sample.candidate_id))
         elif tokens(sample) is None:
-            refused.append((Refusal.TOO_LONG, sample.candidate_id))
+            refused.append((TurnRefusal.TOO_LONG, sample.candidate_id))
         else:
             programs.add(program)
             usable.append(sample)
@@ -183,7 +183,7 @@ def make_trainer(
     longest = longest_row(options, subject)
     rows = builders[method](samples, TurnTokenizer(subject, longest))
     if len(rows) < 2:
-        found, remedy = REFUSAL_TEXTS[Refusal.INCORRECT if method is Method.RFT else Refusal.ONE_SIDED]
+        found, remedy = REFUSAL_TEXTS[TurnRefusal.INCORRECT if method is Method.RFT else TurnRefusal.ONE_SIDED]
         raise InputError(f"{len(rows)} rows for {method}: {found} ({remedy})")
     config = _config(method, parameters(model), len(rows), options, longest)
     return _trainer(method, model, subject, Dataset.from_list(rows), config), len(rows)

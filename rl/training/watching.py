@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from kernelwright.rl.training.checkpoints import mark_whole
 from kernelwright.rl.training.grpo.drift import KL_METRIC, SAMPLE_SIZE_METRIC
 from kernelwright.rl.training.processes import any_process_says
-from kernelwright.rl.training.safety.alarms import Limits, check_drift, check_entropy
+from kernelwright.rl.training.safety.alarms import AlarmBounds, check_drift, check_entropy
 from kernelwright.rl.training.subject import Subject
 
 Watch = Callable[[int, int, dict[str, float]], None]
@@ -30,7 +30,7 @@ class TrainingWatcher(TrainerCallback):
     """Watches one training of any method."""
 
     def __init__(
-        self, subject: Subject, work: Path, watch: Watch, limits: Limits, *, max_minutes: float | None,
+        self, subject: Subject, work: Path, watch: Watch, limits: AlarmBounds, *, max_minutes: float | None,
         earlier: float = 0.0,
         lineage: Callable[[], tuple[str, ...]] = tuple, facts: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip

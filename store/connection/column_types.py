@@ -47,7 +47,7 @@ class JsonText(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
-class Row(SQLModel):
+class StoredRow(SQLModel):
     """A table's row, for reading.
 
     SQLModel does not validate tables, so rows are written by `store.rows`, which does.

@@ -10,7 +10,7 @@ from bench.compile_clock import ClockRow, sampled, text, write
 from bench.compiler_drafts_table import Row
 from bench.compiler_drafts_table import text as drafts_text
 from bench.max_autotune import beside
-from kernelwright.policies.inductor.draft import Mode
+from kernelwright.policies.inductor.draft import DraftMode
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import ProfileResult, TimingMethod
 from kernelwright.tools.timing.compiled_reference import Baseline
@@ -37,7 +37,7 @@ def row(problem="relu", level="level1", compiled=1.0, **changes):
         device="H100", candidate=times(1.0, GRAPH), eager=times(2.0, GRAPH), speedup=2.0, speedup_low=2.0, host_ms=0.01
     )
     made = ClockRow(
-        problem=problem, level=level, mode=Mode.STRICT, correct=True, profile=compared_with(graph, profile),
+        problem=problem, level=level, mode=DraftMode.STRICT, correct=True, profile=compared_with(graph, profile),
         graph=graph, with_host=with_host,
     )  # fmt: skip
     return made.with_(**changes)
@@ -81,12 +81,12 @@ def test_every_beginning_of_the_order_is_in_proportion_to_levels_and_kinds():
 
 
 def test_rows_from_before_say_that_torch_compile_was_timed_with_its_host_code():
-    old = Row(problem="relu", level="level1", mode=Mode.STRICT, correct=True, speedup=2.0, speedup_compiled=1.2)
+    old = Row(problem="relu", level="level1", mode=DraftMode.STRICT, correct=True, speedup=2.0, speedup_compiled=1.2)
     assert "In 1 rows torch.compile was timed with its host code" in drafts_text([old], "command", "machine", 1.0)
     assert "host code" not in drafts_text([old.with_(method=GRAPH)], "command", "machine", 1.0)
 
 
 @pytest.mark.parametrize(("method", "ratio"), [(GRAPH, 1.5), (QUEUED, None)])
 def test_a_draft_is_put_beside_max_autotune_where_both_were_timed_alike(method, ratio):
-    draft = Row(problem="relu", level="level2", mode=Mode.SHARE, correct=True, speedup=3.0, method=GRAPH)
+    draft = Row(problem="relu", level="level2", mode=DraftMode.SHARE, correct=True, speedup=3.0, method=GRAPH)
     assert beside(draft, baseline(2.0, 1.0, method))["draft_over_max_autotune"] == ratio

@@ -10,7 +10,7 @@ from bench.compiler_drafts import in_order, main
 from bench.compiler_drafts_suites import main as suites
 from bench.compiler_drafts_table import Row, best_table, text
 from bench.compiler_drafts_tuning import TunedRow
-from kernelwright.policies.inductor.draft import Mode
+from kernelwright.policies.inductor.draft import DraftMode
 from kernelwright.tools.problem import Problem
 
 MODULE = """
@@ -44,15 +44,15 @@ def test_a_folder_is_drafted_and_what_was_not_begun_in_time_is_told(tmp_path):
 
 def test_of_each_problem_the_fastest_right_draft_is_tuned_those_farthest_behind_first():
     rows = [
-        Row(problem="near", level="a", mode=Mode.STRICT, correct=True, speedup=1.2, speedup_compiled=0.9),
-        Row(problem="far", level="a", mode=Mode.SHARE, correct=True, speedup=0.7, speedup_compiled=0.5),
-        Row(problem="near", level="a", mode=Mode.SHARE, correct=True, speedup=1.1, speedup_compiled=0.8),
-        Row(problem="far", level="a", mode=Mode.STRICT, speedup=9.0, speedup_compiled=9.0),
-        Row(problem="other", level="a", mode=Mode.STRICT, correct=True, speedup=0.1, speedup_compiled=0.1),
+        Row(problem="near", level="a", mode=DraftMode.STRICT, correct=True, speedup=1.2, speedup_compiled=0.9),
+        Row(problem="far", level="a", mode=DraftMode.SHARE, correct=True, speedup=0.7, speedup_compiled=0.5),
+        Row(problem="near", level="a", mode=DraftMode.SHARE, correct=True, speedup=1.1, speedup_compiled=0.8),
+        Row(problem="far", level="a", mode=DraftMode.STRICT, speedup=9.0, speedup_compiled=9.0),
+        Row(problem="other", level="a", mode=DraftMode.STRICT, correct=True, speedup=0.1, speedup_compiled=0.1),
     ]
-    asked = [(Problem(name=name, source=MODULE), mode) for name in ("near", "far") for mode in Mode]
+    asked = [(Problem(name=name, source=MODULE), mode) for name in ("near", "far") for mode in DraftMode]
     assert [(rows[n].problem, rows[n].mode, p.name) for n, p in in_order(rows, asked)] == [
-        ("far", Mode.SHARE, "far"), ("near", Mode.STRICT, "near"),
+        ("far", DraftMode.SHARE, "far"), ("near", DraftMode.STRICT, "near"),
     ]  # fmt: skip
 
 
@@ -80,12 +80,12 @@ def test_an_earlier_run_is_tuned_from_what_it_kept(tmp_path):
 
 def test_what_algebra_gains_is_told_apart_and_split_products_are_taken_back():
     rows = [
-        Row(problem="sum", level="level2", mode=Mode.STRICT, correct=True, speedup=20.0, algebra=True),
-        Row(problem="relu", level="level2", mode=Mode.STRICT, correct=True, speedup=0.5),
-        Row(problem="relu", level="level2", mode=Mode.SHARE, correct=True, speedup=2.0, speedup_compiled=1.0,
+        Row(problem="sum", level="level2", mode=DraftMode.STRICT, correct=True, speedup=20.0, algebra=True),
+        Row(problem="relu", level="level2", mode=DraftMode.STRICT, correct=True, speedup=0.5),
+        Row(problem="relu", level="level2", mode=DraftMode.SHARE, correct=True, speedup=2.0, speedup_compiled=1.0,
             tuning=TunedRow(unsplit=0.25)),
-        Row(problem="relu", level="level2", mode=Mode.STRICT, correct=True, speedup=4.0, split=True),
-        Row(problem="wrong", level="level2", mode=Mode.SHARE, speedup=9.0),
+        Row(problem="relu", level="level2", mode=DraftMode.STRICT, correct=True, speedup=4.0, split=True),
+        Row(problem="wrong", level="level2", mode=DraftMode.SHARE, speedup=9.0),
     ]  # fmt: skip
     _, _, whole, same, unsplit = best_table(rows)
     assert whole.split("|")[2:6] == [" all ", " 2 ", " 2 ", " 8.94 "]
@@ -95,7 +95,7 @@ def test_what_algebra_gains_is_told_apart_and_split_products_are_taken_back():
 
 
 def test_the_table_of_suites_counts_what_was_right_at_first_and_is_now_from_stored_rows(tmp_path, capsys):
-    first = [Row(problem=f"p{i}", level="", mode=Mode.STRICT, drafted=i > 0, correct=i > 1, reason="no kernel")
+    first = [Row(problem=f"p{i}", level="", mode=DraftMode.STRICT, drafted=i > 0, correct=i > 1, reason="no kernel")
              for i in range(4)]  # fmt: skip
     out, runs = tmp_path / "suites", [tmp_path / "first.json", tmp_path / "again.json"]
     again = [first[1].with_(correct=True, reason=""), first[2].with_(correct=False, reason="mismatch | wrong")]

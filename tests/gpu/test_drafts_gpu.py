@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelwright.agent.solve.drafting import Drafter
-from kernelwright.policies.inductor.draft import Mode, draft
+from kernelwright.policies.inductor.draft import DraftMode, draft
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.problem import Problem
@@ -28,13 +28,13 @@ def get_init_inputs():
 """
 
 
-@pytest.mark.parametrize("mode", [Mode.STRICT, Mode.SHARE])
+@pytest.mark.parametrize("mode", [DraftMode.STRICT, DraftMode.SHARE])
 def test_a_draft_is_made_and_judged_with_torchs_cuda_build(mode):
     """Torch's CUDA build makes a real tensor where a pretended one is made first, and found no GPU to make it on."""
     with Drafter() as drafter, Evaluator("cuda:0", workers=1) as evaluator:
         made = draft(MODULE, drafter.run, mode=mode)
         assert made.usable, made.refused
-        rule = "strict" if mode is Mode.STRICT else "share:0.01"
+        rule = "strict" if mode is DraftMode.STRICT else "share:0.01"
         options = Options(own_work=rule, torch_compile=False)
         report = evaluator.evaluate(Problem(name="gated", source=MODULE), made.source, options)
     assert report.correct, report.explanation

@@ -3,7 +3,7 @@
 from opening import plainly, refused, write
 from sqlalchemy import create_engine, inspect
 
-from kernelwright.store.connection.column_types import Row
+from kernelwright.store.connection.column_types import StoredRow
 from kernelwright.store.connection.engine import open_file
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreTrouble
@@ -64,7 +64,7 @@ def test_a_migration_that_fails_leaves_the_version_before_it(path):
 
 def describe(inspector):
     tables = {}
-    for table in Row.metadata.tables:
+    for table in StoredRow.metadata.tables:
         columns = [(c["name"], str(c["type"]), c["nullable"], c["primary_key"]) for c in inspector.get_columns(table)]
         indexes = sorted((i["name"], tuple(i["column_names"]), i["unique"]) for i in inspector.get_indexes(table))
         keys = sorted((tuple(k["constrained_columns"]), k["referred_table"]) for k in inspector.get_foreign_keys(table))
@@ -77,7 +77,7 @@ def test_the_migrations_make_exactly_the_tables_of_the_models(path, tmp_path, po
     Store.open(postgres_url).close()
     Store.open(path).close()
     migrated, modelled = create_engine(f"sqlite:///{path}"), create_engine(f"sqlite:///{tmp_path / 'models.db'}")
-    Row.metadata.create_all(modelled)
+    StoredRow.metadata.create_all(modelled)
     assert describe(inspect(migrated)) == describe(inspect(modelled))
     assert len(inspect(migrated).get_foreign_keys("trajectory")) == 4
     migrated.dispose()

@@ -14,7 +14,7 @@ from kernelwright.agent.problems.entry_points.installed_objects import (
     find_object,
     signature_of_object,
 )
-from kernelwright.agent.problems.entry_points.option_values import Arguments, Sizes, read_init, read_inputs
+from kernelwright.agent.problems.entry_points.option_values import Arguments, NamedSizes, read_init, read_inputs
 from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
 from kernelwright.agent.problems.forms_of_users.signatures import signature_of_method
@@ -27,14 +27,14 @@ EXAMPLE = "--input x=2x128x512:bf16"
 def reference_of_object(dotted: str, init: Sequence[str], inputs: Sequence[str]) -> str:
     """Returns the reference for a class or a function of an installed package. Raises ProblemError."""
     entry = find_object(dotted)
-    sizes = Sizes(taken={entry.name, "torch"})
+    sizes = NamedSizes(taken={entry.name, "torch"})
     built = read_init(list(init), sizes)
     given = read_inputs(list(inputs), sizes)
     return text_of_object(entry, dotted, built, given, sizes)
 
 
 def text_of_object(
-    entry: InstalledObject, dotted: str, init: Arguments, inputs: Arguments, sizes: Sizes, definitions: str = ""
+    entry: InstalledObject, dotted: str, init: Arguments, inputs: Arguments, sizes: NamedSizes, definitions: str = ""
 ) -> str:
     """Returns the completed text. Raises ProblemError where the arguments do not fit the object.
 
@@ -64,12 +64,12 @@ def reference_of_text(source: str, entry: str, init: Sequence[str], inputs: Sequ
         raise ProblemError(f"it defines no {entry}: it has {', '.join(defined) or 'no class and no function'}")
     if not init and not inputs:
         return complete_reference(source, entry)
-    sizes = Sizes(taken=names)
+    sizes = NamedSizes(taken=names)
     built, given = read_init(list(init), sizes), read_inputs(list(inputs), sizes)
     return completed_text(source, entry or _last_entry(tree), built, given, sizes)
 
 
-def completed_text(source: str, chosen: str, built: Arguments, given: Arguments, sizes: Sizes) -> str:
+def completed_text(source: str, chosen: str, built: Arguments, given: Arguments, sizes: NamedSizes) -> str:
     """Returns the reference for a class or function that a text defines. Raises ProblemError."""
     tree = parse(source)
     text = "\n".join([source.rstrip(), "", "", NO_FILE.directive, *sizes.lines]) + "\n"

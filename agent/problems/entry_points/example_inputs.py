@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.agent.problems.entry_points.option_values import Arguments, Sizes
+from kernelwright.agent.problems.entry_points.option_values import Arguments, NamedSizes
 from kernelwright.tools.problem import ProblemError
 
 if TYPE_CHECKING:
     import torch
 
 
-def read_examples(inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor, sizes: Sizes) -> Arguments:
+def read_examples(inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor, sizes: NamedSizes) -> Arguments:
     """Returns the arguments of forward. Raises ProblemError for what no text can draw."""
     import torch
 
@@ -25,7 +25,7 @@ def read_examples(inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor, size
     return Arguments([_expression(value, name, sizes) for value, name in zip(inputs, names, strict=True)])
 
 
-def _expression(value: Any, name: str, sizes: Sizes) -> str:
+def _expression(value: Any, name: str, sizes: NamedSizes) -> str:
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -44,7 +44,7 @@ def _expression(value: Any, name: str, sizes: Sizes) -> str:
     )
 
 
-def _draw(tensor: torch.Tensor, name: str, sizes: Sizes) -> str:
+def _draw(tensor: torch.Tensor, name: str, sizes: NamedSizes) -> str:
     """Returns a draw like the tensor: floats that are never negative stay so, integers keep their range."""
     import torch
 

@@ -17,7 +17,7 @@ from kernelwright.agent.problems.entry_points.entry_problems import completed_te
 from kernelwright.agent.problems.entry_points.example_inputs import read_examples
 from kernelwright.agent.problems.entry_points.installed_objects import InstalledObject
 from kernelwright.agent.problems.entry_points.object_sources import ObjectSources, is_installed
-from kernelwright.agent.problems.entry_points.option_values import Arguments, Sizes
+from kernelwright.agent.problems.entry_points.option_values import Arguments, NamedSizes
 from kernelwright.agent.problems.entry_points.rebuilding import expression_of, recovered_arguments
 from kernelwright.tools.problem import ProblemError
 
@@ -49,7 +49,7 @@ def reference_of_value(
     name = getattr(kind, "__name__", "")
     if not name or not callable(kind):
         raise ProblemError(f"{type(value).__name__} is no problem: give a module, a class of modules or a function")
-    sizes = Sizes(taken={name, *sources.names})
+    sizes = NamedSizes(taken={name, *sources.names})
     given = read_examples(inputs, sizes)
     if is_installed(kind):
         entry = InstalledObject(sources.home_of(kind), kind.__qualname__ if isinstance(kind, type) else name, kind)

@@ -65,7 +65,7 @@ class Arguments:
         return ", ".join([*self.args, *(f"{name}={text}" for name, text in self.named.items())])
 
 
-class Sizes:
+class NamedSizes:
     """Integers that are written as names of the module: the judge varies those."""
 
     def __init__(self, taken: set[str]) -> None:
@@ -91,7 +91,7 @@ class Sizes:
         return [f"{name} = {value}" for name, value in self.values.items()]
 
 
-def read_init(options: list[str], sizes: Sizes) -> Arguments:
+def read_init(options: list[str], sizes: NamedSizes) -> Arguments:
     """Reads the values of `--init`. Raises ProblemError."""
     arguments = Arguments()
     for place, option in enumerate(options):
@@ -105,7 +105,7 @@ def read_init(options: list[str], sizes: Sizes) -> Arguments:
     return arguments
 
 
-def read_inputs(options: list[str], sizes: Sizes) -> Arguments:
+def read_inputs(options: list[str], sizes: NamedSizes) -> Arguments:
     """Reads the values of `--input`. Raises ProblemError."""
     arguments = Arguments()
     for place, option in enumerate(options):
@@ -164,7 +164,7 @@ def _json_text(option: str, match: re.Match[str], text: str) -> str:
     return ", ".join(f"{key}={entry!r}" for key, entry in value.items()) if is_argument else repr(value)
 
 
-def _with_names(value: ast.expr, name: str, sizes: Sizes) -> ast.expr:
+def _with_names(value: ast.expr, name: str, sizes: NamedSizes) -> ast.expr:
     """Returns the value with its integers as names of the module, after the arguments that they are."""
     if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 1:
         return ast.Name(sizes.named(name, value.value, of_init=True), ast.Load())
@@ -176,7 +176,7 @@ def _with_names(value: ast.expr, name: str, sizes: Sizes) -> ast.expr:
 
 
 # ---------------------------------------------------------------- inputs
-def _input(option: str, text: str, name: str, sizes: Sizes) -> str:
+def _input(option: str, text: str, name: str, sizes: NamedSizes) -> str:
     """Returns the expression of one input."""
     if match := TENSOR.fullmatch(text):
         return _tensor(option, match, name, sizes)
@@ -194,7 +194,7 @@ def _input(option: str, text: str, name: str, sizes: Sizes) -> str:
     return ast.unparse(value)
 
 
-def _tensor(option: str, match: re.Match[str], name: str, sizes: Sizes) -> str:
+def _tensor(option: str, match: re.Match[str], name: str, sizes: NamedSizes) -> str:
     """Returns the call that draws a tensor."""
     shape, alias, high = match[1], match[2] or "float32", match[3]
     if alias not in DTYPES:

@@ -72,7 +72,7 @@ def _refusal(status: int, why: str) -> HTTPException:
     return HTTPException(status, why, headers={"Connection": "close"})
 
 
-class Connection(H11Protocol):
+class DeadlineConnection(H11Protocol):
     """uvicorn's, with deadlines for headers and for readers, answers to clients that half-close, and a bound on their
     number: one too many takes the place of the one that has been idle for longest, or is closed where none is.
     """
@@ -129,11 +129,11 @@ class Connection(H11Protocol):
         """Whether nothing is under way on this connection."""
         return self.cycle is None or self.cycle.response_complete
 
-    def _longest_idle(self) -> Connection:
+    def _longest_idle(self) -> DeadlineConnection:
         """Returns the connection that has been idle for longest among those on which no request is being answered; this
         one where there is none.
         """
-        others = (one for one in self.connections if isinstance(one, Connection) and one is not self)
+        others = (one for one in self.connections if isinstance(one, DeadlineConnection) and one is not self)
         idle = [one for one in others if one._answered and not one.transport.is_closing()]
         return min(idle, key=lambda one: one._heard, default=self)
 

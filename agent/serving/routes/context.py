@@ -13,7 +13,7 @@ from kernelwright.agent.serving.changes import Changes
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes.admission import NO_TOKEN_MESSAGE
 from kernelwright.agent.serving.routes.tokens import Tokens
-from kernelwright.agent.serving.service import Service
+from kernelwright.agent.serving.service import JudgeService
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.agent.serving.wire import Code, ErrorBody
@@ -25,7 +25,7 @@ _BEARER = HTTPBearer(auto_error=False, description="A token of the server's toke
 class Context:
     """One server's parts."""
 
-    service: Service
+    service: JudgeService
     tokens: Tokens
     trajectories: Trajectories
     metrics: ServiceMetrics

@@ -7,12 +7,12 @@ import time
 from collections import defaultdict, deque
 
 from kernelwright.agent.serving.content import RequestRefused
-from kernelwright.agent.serving.wire import Code, Message
+from kernelwright.agent.serving.wire import Code, WireValue
 
 MINUTE_SECONDS = 60.0
 
 
-class Limits(Message):
+class QuotaLimits(WireValue):
     """The limits of the whole service and of one client."""
 
     queue: int = 4096
@@ -28,7 +28,7 @@ class Limits(Message):
 class Quotas:
     """Counts by client. Not thread-safe: the service holds its lock."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: QuotaLimits) -> None:
         self._limits = limits
         self._pending: defaultdict[str, set[str]] = defaultdict(set)
         self._arrivals: defaultdict[str, deque[float]] = defaultdict(deque)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.tools.report import Report
 
 if TYPE_CHECKING:
-    from kernelwright.agent.serving.service import Service
+    from kernelwright.agent.serving.service import JudgeService
 
 SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 ENQUEUE_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -51,7 +51,7 @@ class ServiceMetrics:
         """cancelled, failed or lost."""
         self._unmade.labels(how).inc()
 
-    def text(self, service: Service) -> bytes:
+    def text(self, service: JudgeService) -> bytes:
         """Writes the metrics in Prometheus' text format."""
         from prometheus_client import generate_latest
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from kernelwright.agent.serving.wire import Message, Score
+from kernelwright.agent.serving.wire import Score, WireValue
 from kernelwright.tools.faults import Fault, Number
 from kernelwright.tools.report import Rung
 
@@ -29,7 +29,7 @@ class ScoredSubmission(NamedTuple):
     score: Score
 
 
-class RungShare(Message):
+class RungShare(WireValue):
     """How many candidates ended at one rung."""
 
     rung: Rung
@@ -39,7 +39,7 @@ class RungShare(Message):
     share: float
 
 
-class Reason(Message):
+class Reason(WireValue):
     """One fault at one rung, with how often it came and an example."""
 
     rung: Rung
@@ -48,7 +48,7 @@ class Reason(Message):
     example: str
 
 
-class Groups(Message):
+class PromptGroups(WireValue):
     """Rollouts of one prompt: flat where all have the same score."""
 
     groups: int = 0
@@ -58,7 +58,7 @@ class Groups(Message):
     flat_right: int = 0
 
 
-class TrendBin(Message):
+class TrendBin(WireValue):
     """The candidates of one stretch of time; `from` is in seconds since 1970."""
 
     from_: float = Field(alias="from", serialization_alias="from")
@@ -68,14 +68,14 @@ class TrendBin(Message):
     median_speedup: Number | None = None
 
 
-class RewardHealth(Message):
+class RewardHealth(WireValue):
     """Whether rewards still tell candidates apart: where they end, why, and how that changes."""
 
     candidates: int
     correct: int
     rungs: tuple[RungShare, ...] = ()
     reasons: tuple[Reason, ...] = ()
-    groups: Groups = Groups()
+    groups: PromptGroups = PromptGroups()
     trend: tuple[TrendBin, ...] = ()
 
 
@@ -116,7 +116,7 @@ def _reasons(samples: Sequence[ScoredSubmission]) -> tuple[Reason, ...]:
     )
 
 
-def _groups(samples: Sequence[ScoredSubmission]) -> Groups:
+def _groups(samples: Sequence[ScoredSubmission]) -> PromptGroups:
     groups: defaultdict[tuple[str, str, str], list[Score]] = defaultdict(list)
     for sample in samples:
         if sample.group is not None:
@@ -124,7 +124,7 @@ def _groups(samples: Sequence[ScoredSubmission]) -> Groups:
     several = [scores for scores in groups.values() if len(scores) > 1]
     flat = [scores for scores in several if len({_signal(score) for score in scores}) == 1]
     right = sum(scores[0].correct for scores in flat)
-    return Groups(groups=len(several), flat=len(flat), flat_wrong=len(flat) - right, flat_right=right)
+    return PromptGroups(groups=len(several), flat=len(flat), flat_wrong=len(flat) - right, flat_right=right)
 
 
 def _signal(score: Score) -> tuple[object, ...]:

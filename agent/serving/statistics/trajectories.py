@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kernelwright.agent.serving.content import RequestRefused
-from kernelwright.agent.serving.wire import Code, Message
+from kernelwright.agent.serving.wire import Code, WireValue
 
 
-class TrajectoryEntry(Message):
+class TrajectoryEntry(WireValue):
     """One trajectory of a list."""
 
     id: int
@@ -17,7 +17,7 @@ class TrajectoryEntry(Message):
     stop_reason: str | None
 
 
-class TrajectoryList(Message):
+class TrajectoryList(WireValue):
     """The newest trajectories of a database."""
 
     trajectories: tuple[TrajectoryEntry, ...]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kernelwright.agent.viewing.report.samples import Cost, Sample
+from kernelwright.agent.viewing.report.samples import Cost, ReportedSample
 from kernelwright.policies.base import Value
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PASS_AT_K_VALUES = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
 BOOTSTRAP_RESAMPLES = 2000
 BOOTSTRAP_SEED = 20251121
 
-Attempts = Mapping[str, Sequence[Sample]]
+Attempts = Mapping[str, Sequence[ReportedSample]]
 """Every problem of the suite by name, with its samples; an empty list where there are none."""
 
 
@@ -83,9 +83,9 @@ class Figures(Value):
         return bool(self.unusable) and len(self.unusable) == self.problems
 
 
-def by_problem(samples: Iterable[Sample], problems: Iterable[str] = ()) -> dict[str, list[Sample]]:
+def by_problem(samples: Iterable[ReportedSample], problems: Iterable[str] = ()) -> dict[str, list[ReportedSample]]:
     """`problems`: the whole suite, so that those never attempted are there too."""
-    found: dict[str, list[Sample]] = {name: [] for name in problems}
+    found: dict[str, list[ReportedSample]] = {name: [] for name in problems}
     for sample in samples:
         found.setdefault(sample.problem, []).append(sample)
     return found
@@ -136,7 +136,7 @@ def judged_attempts(attempts: Attempts) -> Attempts:
     }
 
 
-def _why_unjudgeable(own: Sequence[Sample]) -> str:
+def _why_unjudgeable(own: Sequence[ReportedSample]) -> str:
     return next((sample.stop_message for sample in own if sample.unjudgeable), "")
 
 
@@ -153,22 +153,22 @@ def is_untimed(attempts: Attempts) -> bool:
     return bool(samples) and all(sample.without_gpu for sample in samples)
 
 
-def is_faster_than(p: float) -> Callable[[Sample], bool]:
+def is_faster_than(p: float) -> Callable[[ReportedSample], bool]:
     """Correct, measured on a GPU, and strictly faster than p times the reference."""
     return lambda sample: sample.timed is not None and sample.timed > p
 
 
-def mean_rate(attempts: Attempts, holds: Callable[[Sample], bool], seed: int = BOOTSTRAP_SEED) -> Estimate:
+def mean_rate(attempts: Attempts, holds: Callable[[ReportedSample], bool], seed: int = BOOTSTRAP_SEED) -> Estimate:
     """Mean over problems of the share of its samples for which it holds."""
     return _estimate(shares_by_problem(attempts, holds), _mean, seed)
 
 
-def shares_by_problem(attempts: Attempts, holds: Callable[[Sample], bool]) -> list[float]:
+def shares_by_problem(attempts: Attempts, holds: Callable[[ReportedSample], bool]) -> list[float]:
     """Returns for each problem the share of its samples for which something holds."""
     return [sum(map(holds, own)) / len(own) if own else 0.0 for own in attempts.values()]
 
 
-def _best_rate(attempts: Attempts, holds: Callable[[Sample], bool], seed: int) -> Estimate:
+def _best_rate(attempts: Attempts, holds: Callable[[ReportedSample], bool], seed: int) -> Estimate:
     return _estimate([float(any(map(holds, own))) for own in attempts.values()], _mean, seed)
 
 
@@ -178,7 +178,7 @@ def best_speedups(attempts: Attempts) -> list[float]:
     return [speedup for speedup in best if speedup is not None and speedup > 0]
 
 
-def _on_cpu_only(own: Sequence[Sample]) -> bool:
+def _on_cpu_only(own: Sequence[ReportedSample]) -> bool:
     right = [sample for sample in own if sample.correct]
     return bool(right) and not any(sample.on_gpu for sample in right)
 
@@ -198,11 +198,11 @@ def pass_at_k(
     return {k: _estimate([_pass_of(own, k) for own in attempts.values()], _mean, seed) for k in ks if k <= fewest}
 
 
-def _pass_of(own: Sequence[Sample], k: int) -> float:
+def _pass_of(own: Sequence[ReportedSample], k: int) -> float:
     return pass_at(len(own), sum(sample.correct for sample in own), k) if own else 0.0
 
 
-def total_cost(samples: Iterable[Sample]) -> Cost:
+def total_cost(samples: Iterable[ReportedSample]) -> Cost:
     """Adds what samples have cost."""
     total = Cost()
     for sample in samples:

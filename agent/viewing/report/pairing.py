@@ -12,7 +12,7 @@ from kernelwright.agent.viewing.report.figures import (
     is_untimed,
     judged_attempts,
 )
-from kernelwright.agent.viewing.report.samples import Sample
+from kernelwright.agent.viewing.report.samples import ReportedSample
 from kernelwright.policies.base import Value
 
 PERMUTATION_SAMPLES = 10_000
@@ -20,7 +20,7 @@ MAX_EXACT_DIFFERENCES = 16
 """Problems that differ up to which every flip is tried."""
 
 
-class PairedComparison(Value):
+class RunComparison(Value):
     """The first against the second, problem by problem."""
 
     measure: str
@@ -40,12 +40,12 @@ class PairedComparison(Value):
     """
 
 
-def compare_runs(first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED) -> list[PairedComparison]:
+def compare_runs(first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED) -> list[RunComparison]:
     """Compares two runs by correctness; and, unless nothing of one of them was timed, by being faster than eager and by
     the speedup where both are correct on a GPU. Problems that could not be judged in one of them are left out.
     """
     first, second = judged_attempts(first), judged_attempts(second)
-    measures: list[tuple[str, Callable[[Sequence[Sample]], float | None]]] = [
+    measures: list[tuple[str, Callable[[Sequence[ReportedSample]], float | None]]] = [
         ("correct", lambda own: _share(own, lambda s: s.correct)),
     ]
     if not is_untimed(first) and not is_untimed(second):
@@ -54,7 +54,7 @@ def compare_runs(first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED) 
 
 
 def _both(
-    first: Attempts, second: Attempts, value: Callable[[Sequence[Sample]], float | None]
+    first: Attempts, second: Attempts, value: Callable[[Sequence[ReportedSample]], float | None]
 ) -> tuple[list[float], list[float]]:
     common = [name for name in first if first[name] and second.get(name)]
     pairs = [(value(first[name]), value(second[name])) for name in common]
@@ -62,23 +62,23 @@ def _both(
     return [one for one, _ in known], [other for _, other in known]
 
 
-def _share(own: Sequence[Sample], holds: Callable[[Sample], bool]) -> float:
+def _share(own: Sequence[ReportedSample], holds: Callable[[ReportedSample], bool]) -> float:
     return sum(map(holds, own)) / len(own)
 
 
-def _log_speedup(own: Sequence[Sample]) -> float | None:
+def _log_speedup(own: Sequence[ReportedSample]) -> float | None:
     best = max((s.timed for s in own if s.timed), default=None)
     return math.log(best) if best else None
 
 
 def compare_paired(
     measure: str, first: Sequence[float], second: Sequence[float], seed: int = BOOTSTRAP_SEED
-) -> PairedComparison:
+) -> RunComparison:
     """Tests whether paired measurements of the same problems differ."""
     differences = [one - other for one, other in zip(first, second, strict=True)]
     moved = [difference for difference in differences if abs(difference) > 1e-12]
     wins = sum(difference > 0 for difference in moved)
-    return PairedComparison(
+    return RunComparison(
         measure=measure,
         problems=len(differences),
         wins=wins,

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 
 from kernelwright.agent.viewing.report.figures import Attempts, Figures, best_speedups, by_problem, compute_figures
-from kernelwright.agent.viewing.report.pairing import PairedComparison, compare_runs
-from kernelwright.agent.viewing.report.samples import Cost, Sample, read_samples
+from kernelwright.agent.viewing.report.pairing import RunComparison, compare_runs
+from kernelwright.agent.viewing.report.samples import Cost, ReportedSample, read_samples
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store
@@ -55,7 +55,7 @@ class Against(Value):
 
     first: str
     second: str
-    tests: tuple[PairedComparison, ...]
+    tests: tuple[RunComparison, ...]
 
 
 class RunReport(Value):
@@ -100,12 +100,12 @@ def _attempts(store: Store, name: str) -> dict[str, Attempts]:
     return {label: by_problem(own, dict.fromkeys(problems)) for label, own in _labelled(samples).items()}
 
 
-def _labelled(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
+def _labelled(samples: Sequence[ReportedSample]) -> dict[str, list[ReportedSample]]:
     """Returns the policy's name, with the options that distinguish two of its groups where there are two."""
-    groups: dict[tuple[str, str], list[Sample]] = {}
+    groups: dict[tuple[str, str], list[ReportedSample]] = {}
     for sample in samples:
         groups.setdefault((sample.policy, sample.options), []).append(sample)
-    found: dict[str, list[Sample]] = {}
+    found: dict[str, list[ReportedSample]] = {}
     for (policy, options), own in groups.items():
         others = [json.loads(other) for name, other in groups if name == policy and other != options]
         mine = json.loads(options)
@@ -126,7 +126,7 @@ def _group(label: str, attempts: Attempts) -> PolicyGroup:
     )
 
 
-def _ended_with(last: Sample | None) -> str:
+def _ended_with(last: ReportedSample | None) -> str:
     """The fault of the last sample of a problem without a correct one, or why that has none."""
     if last is None:
         return "never attempted"
@@ -136,7 +136,7 @@ def _ended_with(last: Sample | None) -> str:
     return unchecked or last.fault or last.stop_reason
 
 
-def _row(problem: str, own: Sequence[Sample]) -> ProblemSummary:
+def _row(problem: str, own: Sequence[ReportedSample]) -> ProblemSummary:
     right = [sample for sample in own if sample.correct]
     best = max(right, key=lambda sample: sample.timed or -1.0, default=None)
     last = own[-1] if own else None

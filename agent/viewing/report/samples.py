@@ -44,7 +44,7 @@ class Cost(Value):
         )
 
 
-class Sample(Value):
+class ReportedSample(Value):
     """One trajectory: one attempt of one policy at one problem."""
 
     trajectory_id: int
@@ -108,7 +108,7 @@ class Sample(Value):
         return self.speedup if self.correct and self.on_gpu else None
 
 
-def read_samples(store: Store, wanted: TrajectoryFilter) -> list[Sample]:
+def read_samples(store: Store, wanted: TrajectoryFilter) -> list[ReportedSample]:
     """Every trajectory that is wanted, oldest first."""
     fields = wanted.model_dump(exclude={"since", "until"}, exclude_none=True)
     entries: dict[int, list[Entry]] = {}
@@ -118,10 +118,10 @@ def read_samples(store: Store, wanted: TrajectoryFilter) -> list[Sample]:
     return [sample_of(store, row, entries.get(row.id, [])) for row in rows]
 
 
-def sample_of(store: Store, row: Trajectory, entries: Sequence[Entry]) -> Sample:
+def sample_of(store: Store, row: Trajectory, entries: Sequence[Entry]) -> ReportedSample:
     """`entries`: its candidates, oldest first."""
     chosen = best_entry(entries)
-    return Sample(
+    return ReportedSample(
         trajectory_id=row.id,
         problem=row.problem,
         problem_hash=row.problem_hash,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from kernelwright.agent.viewing.report.figures import Estimate, Figures
-from kernelwright.agent.viewing.report.pairing import PairedComparison
+from kernelwright.agent.viewing.report.pairing import RunComparison
 from kernelwright.agent.viewing.report.run_report import Against, PolicyGroup, ProblemSummary, RunReport
 from kernelwright.agent.viewing.report.samples import Cost
 from kernelwright.agent.viewing.show.words import number_of
@@ -122,7 +122,7 @@ def against_rows(against: Against) -> list[tuple[str, ...]]:
     return [paired_cells(test) for test in against.tests]
 
 
-def paired_cells(test: PairedComparison) -> tuple[str, ...]:
+def paired_cells(test: RunComparison) -> tuple[str, ...]:
     """Writes the cells of a paired test in the order of AGAINST_HEAD."""
     return (
         test.measure, str(test.problems), f"{test.wins} / {test.losses} / {test.ties}",

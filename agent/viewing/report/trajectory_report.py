@@ -43,7 +43,7 @@ class TurnReport(Value):
     reply: str
 
 
-class Node(Value):
+class LineageNode(Value):
     """One line of the lineage's tree."""
 
     text: str
@@ -59,7 +59,7 @@ class TrajectoryReport(Value):
     problem: str
     facts: tuple[tuple[str, str], ...]
     reference: str
-    lineage: tuple[Node, ...]
+    lineage: tuple[LineageNode, ...]
     turns: tuple[TurnReport, ...]
     roofline: Roofline | None
     eager_milliseconds: float | None
@@ -86,12 +86,12 @@ def report_trajectory(store: Store, id: int) -> TrajectoryReport:
     )
 
 
-def _lineage(store: Store, id: int, numbers: Mapping[int, int]) -> tuple[Node, ...]:
+def _lineage(store: Store, id: int, numbers: Mapping[int, int]) -> tuple[LineageNode, ...]:
     from kernelwright.agent.viewing.viewer.viewed_trajectory import read_viewed_trajectory, tree_lines, verdict_words
 
     viewed = read_viewed_trajectory(store, id)
     return tuple(
-        Node(
+        LineageNode(
             text=line.plain[1:],
             turn=numbers.get(candidate),
             correct=verdict_words(viewed.graph.nodes[candidate]["entry"])[1],

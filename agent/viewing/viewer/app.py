@@ -31,7 +31,7 @@ from kernelwright.agent.viewing.viewer.layout import (
 )
 from kernelwright.agent.viewing.viewer.pager import Pager
 from kernelwright.agent.viewing.viewer.plain import HEADINGS, heading_view, lineage_facts, list_rows
-from kernelwright.agent.viewing.viewer.position import Position
+from kernelwright.agent.viewing.viewer.position import ViewerPosition
 from kernelwright.agent.viewing.viewer.viewed_trajectory import list_trajectories, tree_lines
 from kernelwright.agent.viewing.viewer.views import View, assembly_view, view_of
 from kernelwright.errors import InputError
@@ -64,7 +64,7 @@ class Viewer(App[None]):
     ) -> None:
         """`listing`: begins with the list of trajectories. Raises StoreError where there is no such trajectory."""
         super().__init__()
-        self.position = Position(store, trajectory_id, candidate_id, wanted)
+        self.position = ViewerPosition(store, trajectory_id, candidate_id, wanted)
         self.shown = view or View.TURN
         self.following = False
         self._store, self._listing = store, listing

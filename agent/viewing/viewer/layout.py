@@ -6,7 +6,7 @@ from rich.text import Text
 from textual.binding import Binding
 
 from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, quoted_text
-from kernelwright.agent.viewing.viewer.position import Position
+from kernelwright.agent.viewing.viewer.position import ViewerPosition
 from kernelwright.agent.viewing.viewer.viewed_trajectory import verdict_words
 from kernelwright.agent.viewing.viewer.views import View
 from kernelwright.store.records import SearchHit
@@ -79,7 +79,7 @@ HINTS = (
 FOUND_HEADINGS = ("trajectory", "turn", "problem", "verdict", "where")
 
 
-def heading(position: Position, view: View, following: bool) -> Text:
+def heading(position: ViewerPosition, view: View, following: bool) -> Text:
     """`3 fused_softmax  turn 2 of 5 repair  mismatch  [diff]  stopped: turns`."""
     row, viewed = position.viewed.row, position.viewed
     parts: list[Text] = [Text.assemble((str(row.id), LABEL), " ", quoted_text(row.problem, "bold", 60))]

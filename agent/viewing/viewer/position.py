@@ -17,7 +17,7 @@ from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter, Entry, Turn
 
 
-class Position:
+class ViewerPosition:
     """Raises StoreError wherever the database cannot be read, and stays where it was."""
 
     def __init__(

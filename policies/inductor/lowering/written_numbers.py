@@ -16,7 +16,7 @@ def lowering_on_gpu() -> Any:
     from torch._inductor.graph import GraphLowering
     from torch._inductor.lowering import to_dtype
 
-    class OnGPU(GraphLowering):
+    class NumbersOnGPU(GraphLowering):
         def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
             made = super().get_attr(target, args, kwargs)
             held: Any = made
@@ -38,4 +38,4 @@ def lowering_on_gpu() -> Any:
         def constant_name(self, name: str, device_override: Any) -> str:
             return super().constant_name(name, None)  # no copy to the GPU: it will be there
 
-    return OnGPU
+    return NumbersOnGPU

@@ -21,7 +21,7 @@ from kernelwright.policies.inductor.tracing.randomness import (
     draws_random_numbers,
     without_draws_of_python,
 )
-from kernelwright.policies.inductor.tracing.sizes import Sizes, integers_by_path, is_extent
+from kernelwright.policies.inductor.tracing.sizes import SymbolicSizes, integers_by_path, is_extent
 from kernelwright.policies.inductor.tracing.slices import Slices, tracing_slices
 from kernelwright.policies.inductor.tracing.to_gpu import move_to_gpu, tensor_on_gpu
 from kernelwright.policies.inductor.values.complex_numbers import (
@@ -53,7 +53,7 @@ class TracedModel:
     """One module as a graph."""
 
     text: ProblemText
-    sizes: Sizes
+    sizes: SymbolicSizes
     mode: Any
     """The mode of fake tensors that all of it lives in."""
     graph: Any = None
@@ -136,7 +136,7 @@ def _trace(
     from kernelwright.policies.inductor.window_sizes import WindowedMode
 
     text = ProblemText(source)
-    sizes = Sizes(text, free, least)
+    sizes = SymbolicSizes(text, free, least)
     traced = TracedModel(text, sizes, WindowedMode(sizes.env), slices=Slices(bounded=least is not None))
     module, inputs, init = examples(source, traced.mode)
     named = _constructor(text, init)

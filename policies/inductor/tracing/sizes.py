@@ -34,7 +34,7 @@ def is_extent(path: str) -> bool:
     return re.search(r"\.shape\[\d+\]$", path) is not None
 
 
-class Sizes:
+class SymbolicSizes:
     """Makes symbols and remembers what each of them is."""
 
     def __init__(

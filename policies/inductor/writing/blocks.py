@@ -7,12 +7,12 @@ import math
 import re
 from typing import NamedTuple
 
-from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 
 SIDES = ("X", "Y", "Z", "R0", "R1")
 
 
-def block_sizes(kernel: Kernel) -> dict[str, int]:
+def block_sizes(kernel: LoweredKernel) -> dict[str, int]:
     """Block -> the most that it should be: bounded by Inductor's hints, because where a size is a number it leaves
     masks out.
     """
@@ -26,7 +26,7 @@ def block_sizes(kernel: Kernel) -> dict[str, int]:
     return {block: sizes[block.removesuffix("BLOCK").rstrip("_")] for block in kernel.blocks}
 
 
-def _persistent_depth(kernel: Kernel) -> int:
+def _persistent_depth(kernel: LoweredKernel) -> int:
     """Elements that a persistent reduction holds at once."""
     written = re.findall(r"R0_BLOCK: tl\.constexpr = (\d+)", kernel.text)
     return max([int(v) for v in written] or [kernel.hints.get("R0", 1)])
@@ -70,7 +70,7 @@ ENOUGH_PROGRAMS = 100
 looked at by compiling for sm_90: none spills."""
 
 
-def product_tile(kernel: Kernel) -> Tile:
+def product_tile(kernel: LoweredKernel) -> Tile:
     """The largest tile that gives enough programs at the problem's own sizes, or the smallest."""
     if kernel.convolves:
         return FP32_CONVOLUTION_TILE if kernel.single and not kernel.by_tf32 else TENSOR_CORE_CONVOLUTION_TILE
@@ -82,7 +82,7 @@ def product_tile(kernel: Kernel) -> Tile:
     return tiles[-1]
 
 
-def _wished(kernel: Kernel, depth: int) -> dict[str, int]:
+def _wished(kernel: LoweredKernel, depth: int) -> dict[str, int]:
     if kernel.dot:
         tile = product_tile(kernel)
         return {"X": tile.columns, "Y": tile.rows, "R0": tile.depth}
@@ -100,7 +100,7 @@ def _wished(kernel: Kernel, depth: int) -> dict[str, int]:
     return {"X": 64, "R0": 16} if outer else {"X": 8, "R0": 256}
 
 
-def _side_by_side_in_rows(kernel: Kernel) -> bool:
+def _side_by_side_in_rows(kernel: LoweredKernel) -> bool:
     """Whether the elements of some tensor lie side by side where the second index runs, as in a transposition: a block
     needs many rows then, and else none but what fills it.
     """
@@ -122,7 +122,7 @@ def _terms(place: ast.expr) -> list[ast.expr]:
     return [place]
 
 
-def fit_block(kernel: Kernel, block: str, size: int, extent: str) -> str:
+def fit_block(kernel: LoweredKernel, block: str, size: int, extent: str) -> str:
     """The block's size as an expression: smaller where the extent is far below it, and the kernel masks what is beyond.
     In steps of eight times, because a kernel is compiled once for each; those of products, whose work goes with the
     tile, are powers of two.
@@ -133,7 +133,7 @@ def fit_block(kernel: Kernel, block: str, size: int, extent: str) -> str:
     return f"{'tile_for' if kernel.dot else 'block_for'}({extent}, {size})"
 
 
-def _masks(kernel: Kernel, side: str) -> bool:
+def _masks(kernel: LoweredKernel, side: str) -> bool:
     """Whether the kernel asks, for this side, which of its elements exist."""
     index = f"{side.lower()}_index" if side.startswith("R") else f"{side.lower()}index"
     numel = f"{side.lower()}_numel" if side.startswith("R") else f"{side.lower()}numel"
@@ -143,14 +143,14 @@ def _masks(kernel: Kernel, side: str) -> bool:
     )
 
 
-def choose_warps(kernel: Kernel, sizes: dict[str, int]) -> int:
+def choose_warps(kernel: LoweredKernel, sizes: dict[str, int]) -> int:
     """Chooses the number of warps of a kernel by its block of `sizes`, in elements."""
     if kernel.dot:
         return product_tile(kernel).warps
     return 8 if math.prod(sizes.values()) >= 2048 else 4
 
 
-def choose_stages(kernel: Kernel) -> int | None:
+def choose_stages(kernel: LoweredKernel) -> int | None:
     """Products with several loads in their loop wait in shared memory, and need it all at one stage."""
     if not kernel.dot:
         return None

@@ -58,7 +58,7 @@ IMPORTS = {
 
 
 @dataclass(frozen=True)
-class Candidate:
+class WrittenDraft:
     """A draft's text, and what there is to say of it."""
 
     source: str
@@ -66,7 +66,7 @@ class Candidate:
     library_calls: tuple[str, ...]
 
 
-def write_candidate(traced: TracedModel, generated: GeneratedCode, tf32: bool = False) -> Candidate:
+def write_candidate(traced: TracedModel, generated: GeneratedCode, tf32: bool = False) -> WrittenDraft:
     """The candidate. Raises DraftRefused where Inductor's text holds something that has no plain form.
 
     tf32: convolutions of fp32 multiply as the library's do by default.
@@ -113,7 +113,7 @@ def write_candidate(traced: TracedModel, generated: GeneratedCode, tf32: bool = 
     whole = "\n\n\n".join(texts)
     imports = [i for i, used in IMPORTS.items() if re.search(used, whole)]
     imports += [n for n in needed if _is_import(n) and n not in imports and "__future__" not in n]
-    return Candidate(
+    return WrittenDraft(
         _head(traced, host) + "\n".join(imports) + "\n\n\n" + whole + "\n", len(written), tuple(host.library)
     )
 

@@ -14,8 +14,8 @@ from kernelwright.policies.inductor.writing.divisors import (
     quotients_named,
 )
 from kernelwright.policies.inductor.writing.expressions.tidying import use_augmented_assignments
-from kernelwright.policies.inductor.writing.kernels import Kernel
-from kernelwright.policies.inductor.writing.launch import Launch
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel
+from kernelwright.policies.inductor.writing.launch import WrittenLaunch
 from kernelwright.policies.inductor.writing.lines import break_long_lines, fold_items
 from kernelwright.policies.inductor.writing.plain import count_reads, rename_in_place, simplify_kernel
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
@@ -38,7 +38,7 @@ class WrittenKernel:
     """Inductor's names, in the order of the rewritten kernel."""
 
 
-def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, beside: int) -> WrittenKernel:
+def write_kernel(kernel: LoweredKernel, launches: list[WrittenLaunch], comment: str, beside: int) -> WrittenKernel:
     """Writes a kernel with readable names, and says which of its old parameters are left.
 
     beside: how many kernels the draft has.
@@ -78,7 +78,11 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, beside: i
 
 
 def _constants(
-    function: ast.FunctionDef, kernel: Kernel, launches: list[Launch], parameters: dict[str, str], names: Names | None
+    function: ast.FunctionDef,
+    kernel: LoweredKernel,
+    launches: list[WrittenLaunch],
+    parameters: dict[str, str],
+    names: Names | None,
 ) -> None:
     """Makes constants of what the kernel divides by, where its launches do not give too many of them.
 

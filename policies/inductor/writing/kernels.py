@@ -41,7 +41,7 @@ MAX_NAMED_OPERATORS = 8
 
 
 @dataclass
-class Kernel:
+class LoweredKernel:
     """One kernel as Inductor wrote it."""
 
     original: str
@@ -109,16 +109,16 @@ DEFINITION = re.compile(
 )
 
 
-def kernels_of(text: str) -> dict[str, Kernel]:
+def kernels_of(text: str) -> dict[str, LoweredKernel]:
     """Returns the kernels by Inductor's names, in the order of the text. Raises DraftRefused."""
-    found: dict[str, Kernel] = {}
+    found: dict[str, LoweredKernel] = {}
     taken: set[str] = set()
     for comment, original, body in DEFINITION.findall(text):
         found[original] = _read(original, comment, body, taken)
     return found
 
 
-def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
+def _read(original: str, comment: str, body: str, taken: set[str]) -> LoweredKernel:
     functions = [n for n in ast.parse(body).body if isinstance(n, ast.FunctionDef)]
     function = functions[-1]
     others = _plain_scans(function, functions[:-1], taken)
@@ -136,7 +136,7 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     apart = is_operand_split(body) and all(o in UNNAMED_OPERATORS or re.match(MATMUL_OPERATOR, o) for o in operators)
     if not dot and not apart:
         operators = operators_shown(function, operators)
-    return Kernel(
+    return LoweredKernel(
         original=original,
         name=_unique(_plain_name(operators, KINDS[heuristic], dot, apart), taken),
         function=function,
@@ -152,7 +152,7 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     )
 
 
-def rename_kernels(kernels: list[Kernel]) -> None:
+def rename_kernels(kernels: list[LoweredKernel]) -> None:
     """Names for the kernels that are left, after what all their launches do; in place."""
     taken = {other.name for kernel in kernels for other in kernel.others}
     for kernel in kernels:
@@ -232,7 +232,7 @@ def _unique(name: str, taken: set[str]) -> str:
     return made
 
 
-def comment_of(kernel: Kernel) -> str:
+def comment_of(kernel: LoweredKernel) -> str:
     """One line above the kernel: the operators that it stands for, or what it does where it computes nothing."""
     if kernel.operators == COPY:
         return "# Copies its input into the order of memory that is read next."
@@ -241,7 +241,7 @@ def comment_of(kernel: Kernel) -> str:
     return f"# Covers {operators_in_words(kernel)}."
 
 
-def operators_in_words(kernel: Kernel) -> str:
+def operators_in_words(kernel: LoweredKernel) -> str:
     """The operators that a kernel stands for."""
     if kernel.splits:
         named = ", ".join(o for o in kernel.operators if o not in UNNAMED_OPERATORS)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 
 
 @dataclass
-class Launch:
+class WrittenLaunch:
     """One launch of a kernel: what `call` passes, as text of ModelNew."""
 
-    kernel: Kernel
+    kernel: LoweredKernel
     given: dict[str, str]
     """The expression of each parameter."""
     hints: dict[str, int] | None = None
@@ -39,11 +39,13 @@ class Loop:
 class Host:
     """The steps of forward, in order."""
 
-    steps: list[Launch | Loop | ast.stmt] = field(default_factory=list)
+    steps: list[WrittenLaunch | Loop | ast.stmt] = field(default_factory=list)
     library: list[str] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
 
-    def launches(self) -> list[Launch]:
+    def launches(self) -> list[WrittenLaunch]:
         """Yields all launches, those inside loops too."""
-        inside = [s.host.launches() if isinstance(s, Loop) else [s] for s in self.steps if isinstance(s, Loop | Launch)]
+        inside = [
+            s.host.launches() if isinstance(s, Loop) else [s] for s in self.steps if isinstance(s, Loop | WrittenLaunch)
+        ]
         return [launch for some in inside for launch in some]

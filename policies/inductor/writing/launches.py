@@ -11,8 +11,8 @@ from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.writing.blocks import block_sizes, choose_stages, choose_warps, fit_block
 from kernelwright.policies.inductor.writing.expressions.sums import is_size, plain_sum
 from kernelwright.policies.inductor.writing.kernel_text import WrittenKernel
-from kernelwright.policies.inductor.writing.kernels import Kernel
-from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel
+from kernelwright.policies.inductor.writing.launch import Host, Loop, WrittenLaunch
 from kernelwright.policies.inductor.writing.layouts import Layout, is_contiguous, product_text, tuple_elements, view_of
 from kernelwright.policies.inductor.writing.lines import WIDTH, fold_items
 from kernelwright.policies.inductor.writing.repeats.merging import with_extents
@@ -34,7 +34,7 @@ Looped = Callable[[ast.Call], "tuple[Loop, list[str]]"]
 
 def read_call(
     text: str,
-    kernels: dict[str, Kernel],
+    kernels: dict[str, LoweredKernel],
     arguments: list[str],
     symbols: dict[str, str],
     looped: Looped,
@@ -74,7 +74,7 @@ def _flat(body: list[ast.stmt]) -> list[ast.stmt]:
     return [s for b in body for s in (_flat(b.body) if isinstance(b, ast.With) else [b])]
 
 
-def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, Kernel]) -> None:
+def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, LoweredKernel]) -> None:
     line = ast.unparse(statement)
     if isinstance(statement, ast.Return):
         assert isinstance(statement.value, ast.Tuple)
@@ -84,7 +84,7 @@ def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, Kernel])
         assert isinstance(statement.value, ast.Call)
         kernel = kernels[found[1]]
         passed = [p for p in kernel.parameters if p not in kernel.blocks]
-        host.steps.append(Launch(kernel, dict(zip(passed, map(ast.unparse, statement.value.args), strict=True))))
+        host.steps.append(WrittenLaunch(kernel, dict(zip(passed, map(ast.unparse, statement.value.args), strict=True))))
         return
     if ".item()" in line:
         raise DraftRefused("a size or a branch depends on the values of a tensor")
@@ -97,7 +97,7 @@ def keep_channels_last(host: Host) -> None:
     """What a convolution over two axes gives is read with its channels last: that it lies so is made certain, which
     costs nothing where it does.
     """
-    steps: list[Launch | Loop | ast.stmt] = []
+    steps: list[WrittenLaunch | Loop | ast.stmt] = []
     for step in host.steps:
         steps.append(step)
         called = step.value if isinstance(step, ast.Assign) else None
@@ -179,13 +179,13 @@ def name_buffers(host: Host, taken: set[str]) -> None:
     _rename_in(host, rename)
 
 
-def _reduced_names(launch: Launch) -> dict[str, str]:
+def _reduced_names(launch: WrittenLaunch) -> dict[str, str]:
     """Outputs of a kernel that gives several -> what a reduction makes of each, `mean` and `squares`."""
     outputs = [p for p in launch.given if "out_ptr" in p]
     return stored_words(launch.kernel.function) if len(outputs) > 1 else {}
 
 
-def _parts_names(launch: Launch, known: dict[str, str]) -> dict[str, str]:
+def _parts_names(launch: WrittenLaunch, known: dict[str, str]) -> dict[str, str]:
     """Output of a kernel that splits an operand -> its name: `x_exponent`, unless that is there already, `x_high` and
     `x_low`.
     """
@@ -197,7 +197,7 @@ def _parts_names(launch: Launch, known: dict[str, str]) -> dict[str, str]:
 
 def _rename_in(host: Host, rename: Callable[[str], str]) -> None:
     for place, step in enumerate(host.steps):
-        if isinstance(step, Launch):
+        if isinstance(step, WrittenLaunch):
             step.given = {p: rename(v) for p, v in step.given.items()}
         elif isinstance(step, Loop):
             step.first = {n: rename(v) for n, v in step.first.items()}
@@ -208,7 +208,7 @@ def _rename_in(host: Host, rename: Callable[[str], str]) -> None:
     host.returned = [rename(v) for v in host.returned]
 
 
-def launch_lines(launch: Launch, written: WrittenKernel) -> list[str]:
+def launch_lines(launch: WrittenLaunch, written: WrittenKernel) -> list[str]:
     """The launch as lines of forward."""
     kernel, given = with_extents(launch.kernel, launch.hints), launch.given
     roles = roles_of(kernel)
@@ -240,7 +240,7 @@ def launch_lines(launch: Launch, written: WrittenKernel) -> list[str]:
     return [*head, *arguments, *numbers, ")"]
 
 
-def _grid(kernel: Kernel, extents: dict[str, str], counts: dict[str, int], names: dict[str, str]) -> str:
+def _grid(kernel: LoweredKernel, extents: dict[str, str], counts: dict[str, int], names: dict[str, str]) -> str:
     """Returns the number of programs as a function of the block sizes, so that the two stay consistent."""
 
     def count(letter: str) -> str:
@@ -267,6 +267,6 @@ def _grid_parts(grid: str) -> tuple[str, list[str]]:
     return grid[: grid.index("(") + 1], parts
 
 
-def launch_sides(kernel: Kernel) -> list[str]:
+def launch_sides(kernel: LoweredKernel) -> list[str]:
     """The parameters that say how many elements a side has."""
     return [p for p in kernel.parameters if p.endswith("numel")]

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from kernelwright.policies.inductor.lowering.generating import GeneratedCode
 from kernelwright.policies.inductor.tracing.graph import TracedModel
 from kernelwright.policies.inductor.writing.kernel_text import WrittenKernel
-from kernelwright.policies.inductor.writing.kernels import Kernel
-from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel
+from kernelwright.policies.inductor.writing.launch import Host, Loop, WrittenLaunch
 from kernelwright.policies.inductor.writing.launches import launch_lines, read_call
 
 
@@ -21,7 +21,7 @@ class LoopReading:
         self,
         traced: TracedModel,
         generated: GeneratedCode,
-        kernels: dict[str, Kernel],
+        kernels: dict[str, LoweredKernel],
         names: dict[str, str],
         taken: set[str],
     ) -> None:
@@ -76,7 +76,7 @@ def host_lines(host: Host, written: Mapping[str, WrittenKernel]) -> list[str]:
     """Returns the lines of forward."""
     lines: list[str] = []
     for step in host.steps:
-        if isinstance(step, Launch):
+        if isinstance(step, WrittenLaunch):
             lines += launch_lines(step, written[step.kernel.original])
         elif isinstance(step, Loop):
             lines += _loop_lines(step, written)

@@ -33,13 +33,13 @@ class RewardOptions:
         """Fields of TrainOptions. Raises InputError for a baseline or a formula that there is not."""
         from kernelwright.errors import InputError
         from kernelwright.rl.credit.formula import find_formula
-        from kernelwright.rl.credit.turn_credit import Baseline
+        from kernelwright.rl.credit.turn_credit import AdvantageBaseline
 
-        if self.baseline not in list(Baseline):
-            raise InputError(f"--baseline {self.baseline!r}: choose {', '.join(Baseline)}")
+        if self.baseline not in list(AdvantageBaseline):
+            raise InputError(f"--baseline {self.baseline!r}: choose {', '.join(AdvantageBaseline)}")
         if self.reward != "auto":
             find_formula(self.reward)
-        return {"reward": self.reward, "gamma": self.gamma, "baseline": Baseline(self.baseline)}
+        return {"reward": self.reward, "gamma": self.gamma, "baseline": AdvantageBaseline(self.baseline)}
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ OTHER_FILES = {
 MAGIC_BYTES = 16
 
 
-class Record(NamedTuple):
+class ImportedRecord(NamedTuple):
     """One record of a file, and where it stands there."""
 
     place: str
@@ -69,7 +69,7 @@ def _suffix(path: Path) -> str:
     return Path(name).suffix
 
 
-def read_records(file: Path, known_fields: Collection[str]) -> Iterator[Record]:
+def read_records(file: Path, known_fields: Collection[str]) -> Iterator[ImportedRecord]:
     """Yields the records of one file. Of Parquet and Arrow only columns among `known_fields` are read.
 
     Raises InputError where the file is empty, damaged, or of no known container.
@@ -97,7 +97,7 @@ def _open(file: Path) -> IO[bytes]:
     return file.open("rb")
 
 
-def _records(file: Path, stream: IO[bytes], known_fields: Collection[str]) -> Iterator[Record]:
+def _records(file: Path, stream: IO[bytes], known_fields: Collection[str]) -> Iterator[ImportedRecord]:
     start = cast("io.BufferedReader", stream).peek(MAGIC_BYTES)[:1024]
     if not start:
         raise InputError(f"{file} is empty")
@@ -113,7 +113,7 @@ def _records(file: Path, stream: IO[bytes], known_fields: Collection[str]) -> It
     return _text_records(file, stream, known_fields)
 
 
-def _parquet_records(file: Path, known_fields: Collection[str]) -> Iterator[Record]:
+def _parquet_records(file: Path, known_fields: Collection[str]) -> Iterator[ImportedRecord]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -127,7 +127,7 @@ def _parquet_records(file: Path, known_fields: Collection[str]) -> Iterator[Reco
         raise InputError(f"{file} is not a readable parquet file: {str(error).splitlines()[0]}") from error
 
 
-def _arrow_records(file: Path, is_random_access: bool, known_fields: Collection[str]) -> Iterator[Record]:
+def _arrow_records(file: Path, is_random_access: bool, known_fields: Collection[str]) -> Iterator[ImportedRecord]:
     import pyarrow as pa
 
     try:
@@ -141,18 +141,18 @@ def _arrow_records(file: Path, is_random_access: bool, known_fields: Collection[
         raise InputError(f"{file} is not a readable Arrow file: {str(error).splitlines()[0]}") from error
 
 
-def _numbered(file: Path, entries: Iterator[Any]) -> Iterator[Record]:
+def _numbered(file: Path, entries: Iterator[Any]) -> Iterator[ImportedRecord]:
     for number, fields in enumerate(entries, 1):
         yield _record(f"{file.name}:{number}", fields)
 
 
-def _record(place: str, entry: Any) -> Record:
+def _record(place: str, entry: Any) -> ImportedRecord:
     if not isinstance(entry, dict):
         raise InputError(f"{place} is no object with fields: a row looks like {{...}}")
-    return Record(place, entry)
+    return ImportedRecord(place, entry)
 
 
-def _text_records(file: Path, stream: IO[bytes], known_fields: Collection[str]) -> Iterator[Record]:
+def _text_records(file: Path, stream: IO[bytes], known_fields: Collection[str]) -> Iterator[ImportedRecord]:
     # A byte that is not UTF-8 becomes a lone surrogate in CSV, so that it costs its own record and no other.
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
     blank_lines = 0
@@ -170,11 +170,13 @@ def _text_records(file: Path, stream: IO[bytes], known_fields: Collection[str]) 
     return _csv(file, first, text, known_fields)
 
 
-def _array(file: Path, content: str) -> Iterator[Record]:
+def _array(file: Path, content: str) -> Iterator[ImportedRecord]:
     return _numbered(file, iter(_parsed(content, str(file))))
 
 
-def _objects(file: Path, first: str, line: int, text: IO[str], known_fields: Collection[str]) -> Iterator[Record]:
+def _objects(
+    file: Path, first: str, line: int, text: IO[str], known_fields: Collection[str]
+) -> Iterator[ImportedRecord]:
     """Yields the objects of JSON Lines, or of one object that is written over several lines or holds a list of them."""
     _check_utf8(first, f"{file}:{line}")
     try:
@@ -218,7 +220,7 @@ def _check_utf8(text: str, where: str) -> None:
         raise InputError(f"{where} is not UTF-8: save it as UTF-8")
 
 
-def _csv(file: Path, header: str, text: IO[str], known_fields: Collection[str]) -> Iterator[Record]:
+def _csv(file: Path, header: str, text: IO[str], known_fields: Collection[str]) -> Iterator[ImportedRecord]:
     by_delimiter = split_header(header.rstrip("\r\n"))
     names, delimiter = max(
         ((names, delimiter) for delimiter, names in by_delimiter.items()),
@@ -228,4 +230,4 @@ def _csv(file: Path, header: str, text: IO[str], known_fields: Collection[str]) 
         raise InputError(f"{file} is no file of rows: it begins with {header.strip()[:40]!r}; {ACCEPTED_FORMS}")
     for record in read_csv_records(text, len(names), delimiter):
         place = f"{file.name}:{record.line + 1}"
-        yield Record(place, dict(zip(names, record.cells, strict=False)), record.error)
+        yield ImportedRecord(place, dict(zip(names, record.cells, strict=False)), record.error)

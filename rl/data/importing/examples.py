@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from kernelwright.errors import InputError
-from kernelwright.rl.data.importing.containers import Record, files_of, read_records
+from kernelwright.rl.data.importing.containers import ImportedRecord, files_of, read_records
 from kernelwright.rl.data.importing.formats import ImportOptions, count_skipped
 from kernelwright.rl.data.importing.record_forms import KNOWN_FIELDS, UnusableRecord, rows_of_record
 from kernelwright.rl.data.rows import Kind, Row, is_corpus, write_rows
@@ -42,7 +42,7 @@ def read_examples(path: Path, options: ImportOptions, skipped: dict[str, int]) -
                 count_skipped(skipped, str(reason))
 
 
-def _report(record: Record, number: int) -> str:
+def _report(record: ImportedRecord, number: int) -> str:
     file, _, line = record.place.rpartition(":")
     where = f"{file}: the record of line {line}" if number <= MAX_REPORTED_RECORDS else f"{file}: further records:"
     return f"{where} {record.error}"

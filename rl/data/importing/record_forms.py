@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Message, Role
-from kernelwright.rl.data.importing.containers import ACCEPTED_FORMS, Record
+from kernelwright.rl.data.importing.containers import ACCEPTED_FORMS, ImportedRecord
 from kernelwright.rl.data.importing.formats import ImportOptions
 from kernelwright.rl.data.rows import Kind, Row, row_of
 
@@ -50,7 +50,7 @@ class _Example(NamedTuple):
     is_correct: bool | None
 
 
-def rows_of_record(record: Record, kind: Kind | None, source: str, options: ImportOptions) -> Iterator[Row]:
+def rows_of_record(record: ImportedRecord, kind: Kind | None, source: str, options: ImportOptions) -> Iterator[Row]:
     """Yields the rows of a record. `kind`: the task of all of them, where the corpus fixes it.
 
     Raises InputError where the form is not known, and UnusableRecord where a record of a known form makes no row.
@@ -86,7 +86,7 @@ def _has_pair(fields: Mapping[str, Any]) -> bool:
     return any(name in names for name in CONVERSATION_FIELDS) or any({*pair} <= names for pair in TEXT_PAIR_FIELDS)
 
 
-def _text_row(record: Record, source: str, options: ImportOptions) -> Row:
+def _text_row(record: ImportedRecord, source: str, options: ImportOptions) -> Row:
     text = _text(record.fields["text"])
     if not text.strip():
         raise UnusableRecord("empty")
@@ -106,7 +106,7 @@ def _row_of_example(example: _Example, kind: Kind | None, facts: Mapping[str, An
     return row_of(chosen, prompt, example.completion, messages=messages, correct=example.is_correct, **facts)
 
 
-def _examples(record: Record) -> Iterator[_Example]:
+def _examples(record: ImportedRecord) -> Iterator[_Example]:
     fields = record.fields
     opening = _opening(fields)
     for name in CONVERSATION_FIELDS:
@@ -124,7 +124,7 @@ def _examples(record: Record) -> Iterator[_Example]:
     yield _pair(record, opening)
 
 
-def _conversation(record: Record, messages: Sequence[Message]) -> _Example:
+def _conversation(record: ImportedRecord, messages: Sequence[Message]) -> _Example:
     """Returns the example of a conversation; of a logged turn (`agent export --format jsonl`) the reply and its verdict
     stand beside it.
     """
@@ -134,7 +134,7 @@ def _conversation(record: Record, messages: Sequence[Message]) -> _Example:
     return _Example(messages, _text(reply.get("text")), _verdict(report) if isinstance(report, dict) else None)
 
 
-def _pair(record: Record, opening: Sequence[Message]) -> _Example:
+def _pair(record: ImportedRecord, opening: Sequence[Message]) -> _Example:
     fields = record.fields
     for asked, answered in TEXT_PAIR_FIELDS:
         if _is_text_or_chat(fields.get(asked)) and _is_text_or_chat(fields.get(answered)):

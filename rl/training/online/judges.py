@@ -60,7 +60,7 @@ class JudgingTotals(Value):
     """Seconds of judging, summed over all processes."""
 
 
-class JudgePool:
+class TrainingJudges:
     """Judges that a run sees as one evaluator.
 
     Equal programs for one problem are judged once, also while the first is still at work. A context manager.
@@ -211,7 +211,7 @@ class JudgePool:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._folder.cleanup()
 
-    def __enter__(self) -> JudgePool:
+    def __enter__(self) -> TrainingJudges:
         return self
 
     def __exit__(

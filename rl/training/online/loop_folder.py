@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
-from kernelwright.rl.training.online.measuring import HeldOutFigures, PairedComparison
+from kernelwright.rl.training.online.measuring import HeldOutFigures, PolicyComparison
 from kernelwright.rl.training.online.options import LoopOptions
 
 POLICY, RECORD, SETTINGS_FILE = "policy", "loop.jsonl", "asked.json"
@@ -27,7 +27,7 @@ class Cycle(Value):
     """The policy that was trained from."""
     candidate: str
     measured: tuple[HeldOutFigures, ...]
-    compared: tuple[PairedComparison, ...]
+    compared: tuple[PolicyComparison, ...]
     promoted: bool
     why: str
     seconds: float

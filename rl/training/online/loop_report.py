@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.rl.training.online.loop_folder import Cycle
-from kernelwright.rl.training.online.measuring import PairedComparison
+from kernelwright.rl.training.online.measuring import PolicyComparison
 from kernelwright.rl.training.report import render_page
 
 PICTURE, PAGE = "loop.png", "report.html"
@@ -50,7 +50,7 @@ def draw_cycles(path: Path, cycles: Sequence[Cycle]) -> None:
 
 
 def _draw_split(
-    axes: Any, numbers: Sequence[int], compared: Sequence[PairedComparison], promoted: Sequence[bool]
+    axes: Any, numbers: Sequence[int], compared: Sequence[PolicyComparison], promoted: Sequence[bool]
 ) -> None:
     """Draws one held-out split. The interval is that of the difference, set at the candidate's figure."""
     after = [100 * comparison.after for comparison in compared]

@@ -37,7 +37,7 @@ class HeldOutFigures(Value):
     """pass@1 of each problem's hash, for paired comparisons."""
 
 
-class PairedComparison(Value):
+class PolicyComparison(Value):
     """A candidate against the champion, on the same problems."""
 
     split: str
@@ -127,13 +127,13 @@ def measured(split: str, found: Round) -> HeldOutFigures:
     )  # fmt: skip
 
 
-def compare(before: HeldOutFigures, after: HeldOutFigures) -> PairedComparison:
+def compare(before: HeldOutFigures, after: HeldOutFigures) -> PolicyComparison:
     """Compares two measurements over the problems that both met."""
     both = sorted(set(before.by_problem) & set(after.by_problem))
     steps = [after.by_problem[hash] - before.by_problem[hash] for hash in both]
     low, high = bootstrap_interval(steps)
     mean = sum(steps) / len(steps) if steps else 0.0
-    return PairedComparison(
+    return PolicyComparison(
         split=before.split, before=before.pass_at_1, after=after.pass_at_1, difference=mean, low=low, high=high
     )
 
@@ -147,7 +147,7 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
     return means[round(0.025 * BOOTSTRAP_DRAWS)], means[round(0.975 * BOOTSTRAP_DRAWS) - 1]
 
 
-def is_better(compared: Sequence[PairedComparison]) -> tuple[bool, str]:
+def is_better(compared: Sequence[PolicyComparison]) -> tuple[bool, str]:
     """Better over all splits together, and on none worse than chance explains. With the reason."""
     if not compared:
         return False, "nothing was measured"

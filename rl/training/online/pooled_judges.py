@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Judges(Protocol):
-    """The interface of the judges that a training uses: judges.JudgePool on this machine, PooledJudges elsewhere."""
+    """The judges that a training uses: judges.TrainingJudges on this machine, PooledJudges elsewhere."""
 
     @property
     def workers(self) -> int:

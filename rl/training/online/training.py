@@ -24,7 +24,7 @@ from kernelwright.rl.training.from_log import (
 )
 from kernelwright.rl.training.grpo.config import checked_settings, grpo_config
 from kernelwright.rl.training.online.batches import OnlineBatches, RoundSlot, Say, gathered
-from kernelwright.rl.training.online.judges import JudgePool
+from kernelwright.rl.training.online.judges import TrainingJudges
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.online.pooled_judges import Judges, PooledJudges
 from kernelwright.rl.training.online.problem_source import ProblemSource
@@ -112,13 +112,13 @@ def examined_judges(options: OnlineOptions, device: str, say: Say = lambda step:
         yield judges
 
 
-def _open_judges(options: OnlineOptions, device: str, say: Say) -> JudgePool | PooledJudges:
+def _open_judges(options: OnlineOptions, device: str, say: Say) -> TrainingJudges | PooledJudges:
     """Opens the judges on this machine, or on the cluster that was asked for. Raises InputError and
     InfrastructureError.
     """
     if options.ray is None:
         say("starting the judge" if options.judges == 1 else f"starting {options.judges} judges")
-        return JudgePool(device, options.judges, verdict_cache_folder(options.db), options.judge_gpus)
+        return TrainingJudges(device, options.judges, verdict_cache_folder(options.db), options.judge_gpus)
     from kernelwright.agent.judging.pool import DeviceKind
     from kernelwright.agent.judging.ray_pool import RayPool
 

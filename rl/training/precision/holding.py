@@ -27,7 +27,7 @@ SPREAD_BFLOAT16_PARAMETERS = 3_000_000_000
 """Parameters above which a launcher that spreads the weights gets them in bf16; it keeps fp32 masters itself."""
 
 
-class Memory(NamedTuple):
+class FreeMemory(NamedTuple):
     """Free memory in bytes. `device` is None where the training is on the CPU."""
 
     device: int | None
@@ -66,7 +66,7 @@ def hold_weights(model: Any, device: str, requested: Precision) -> HeldWeights:
         raise InputError(f"{size:,} parameters do not fit on {device}: use --lora, or a smaller base") from error
 
 
-def choose_precision(size: int, requested: Precision, memory: Memory) -> Precision:
+def choose_precision(size: int, requested: Precision, memory: FreeMemory) -> Precision:
     """Returns fp32 where `size` parameters fit the device like that, and otherwise bf16 with masters.
 
     Raises InputError where neither fits. A requested precision is taken as it is.
@@ -87,13 +87,13 @@ def choose_precision(size: int, requested: Precision, memory: Memory) -> Precisi
     )
 
 
-def free_memory(device: str) -> Memory:
+def free_memory(device: str) -> FreeMemory:
     """Returns the free memory of a device, and of the host for one of this machine's training processes."""
     import psutil
     import torch
 
     host = psutil.virtual_memory().available // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return Memory(torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else None, host)
+    return FreeMemory(torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else None, host)
 
 
 def _spread(model: Any, size: int, device: str) -> HeldWeights:

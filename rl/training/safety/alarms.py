@@ -37,7 +37,7 @@ class TrainingAlarm(InfrastructureError):
         self.alarm = alarm
 
 
-class Limits(Value):
+class AlarmBounds(Value):
     """Bounds beyond which a jump is suspicious."""
 
     entropy: float = 0.002
@@ -69,7 +69,7 @@ class WatchedCandidate(Value):
     speed_of_light: float | None = None
 
 
-def check_step(seen: Sequence[WatchedCandidate], limits: Limits) -> None:
+def check_step(seen: Sequence[WatchedCandidate], limits: AlarmBounds) -> None:
     """Raises TrainingAlarm for what no honest step looks like."""
     for one in seen:
         if one.correct and one.speed_of_light is not None and one.speed_of_light > limits.speed_of_light:
@@ -92,7 +92,7 @@ def check_step(seen: Sequence[WatchedCandidate], limits: Limits) -> None:
     _check_taken_over(seen, limits)
 
 
-def _check_taken_over(seen: Sequence[WatchedCandidate], limits: Limits) -> None:
+def _check_taken_over(seen: Sequence[WatchedCandidate], limits: AlarmBounds) -> None:
     """One program that is right for many different problems is no kernel for any of them."""
     problems: dict[str, set[str]] = {}
     for one in seen:
@@ -109,7 +109,7 @@ def _check_taken_over(seen: Sequence[WatchedCandidate], limits: Limits) -> None:
             )
 
 
-def check_entropy(entropies: Sequence[float], limits: Limits) -> None:
+def check_entropy(entropies: Sequence[float], limits: AlarmBounds) -> None:
     """Raises TrainingAlarm where the last steps' mean is below the limit, and it had been above."""
     recent = entropies[-limits.entropy_steps :]
     if len(recent) < limits.entropy_steps or max(entropies) < limits.entropy:
@@ -124,7 +124,7 @@ def check_entropy(entropies: Sequence[float], limits: Limits) -> None:
         )
 
 
-def check_drift(effective: Sequence[float], limits: Limits, kl: Sequence[float] = ()) -> None:
+def check_drift(effective: Sequence[float], limits: AlarmBounds, kl: Sequence[float] = ()) -> None:
     """Stops a training whose policy has moved too far from the one that sampled the rows, in each of the last steps.
 
     `effective`: effective sample size of each step, as a share of its rows; of fifty rows and fewer it cannot fall

@@ -7,7 +7,7 @@ import pytest
 
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.tuning.journal import Journal
-from kernelwright.agent.tuning.measuring import Measuring
+from kernelwright.agent.tuning.measuring import TrialMeasuring
 from kernelwright.agent.tuning.precision_classes import best_of_classes
 from kernelwright.agent.tuning.priors import priors_of_journal
 from kernelwright.agent.tuning.proposals import Proposals, groups_of
@@ -90,7 +90,7 @@ def groups_to_measure(space):
 def measured(path, clock):
     file = read_file((GOOD / "matmul.py").read_text(encoding="utf-8"))
     with Journal(path, "one tuning") as journal:
-        found = Measuring(file, file.space, SETTINGS, clock, journal, lambda doing: None).run(
+        found = TrialMeasuring(file, file.space, SETTINGS, clock, journal, lambda doing: None).run(
             groups_to_measure(file.space)
         )
     # how long a trial took is of the process that made it, and is kept with its row
@@ -130,7 +130,7 @@ def test_a_configuration_that_was_wrong_is_wrong_again_and_never_timed_again(tmp
 def test_the_best_of_each_class_of_precision_is_told_and_narrower_classes_count_for_wider_ones(tmp_path):
     file = read_file((GOOD / "matmul.py").read_text(encoding="utf-8"))
     with Journal(tmp_path / "j", "one") as journal:
-        found = Measuring(file, file.space, SETTINGS, KnownTimes(), journal, lambda doing: None).run(
+        found = TrialMeasuring(file, file.space, SETTINGS, KnownTimes(), journal, lambda doing: None).run(
             groups_to_measure(file.space)
         )
     best = best_of_classes(file.space, found, None)

@@ -15,13 +15,13 @@ from kernelwright.agent.viewing.report.figures import (
 )
 from kernelwright.agent.viewing.report.files import fast_p_plot
 from kernelwright.agent.viewing.report.pairing import compare_paired, compare_runs, permutation_test, sign_test
-from kernelwright.agent.viewing.report.samples import Cost, Sample
+from kernelwright.agent.viewing.report.samples import Cost, ReportedSample
 from kernelwright.agent.viewing.report.texts import figure_rows
 
 
 def sample(problem, number=0, *, speedup=None, correct=None, judged_on="NVIDIA H200", **more):
     correct = speedup is not None if correct is None else correct
-    return Sample(
+    return ReportedSample(
         trajectory_id=number + 1, problem=problem, problem_hash=problem, suite="catalogue", policy="scripted",
         options=more.pop("options", "{}"), number=number, finished=True, compiled=True, correct=correct,
         judged_on=judged_on, speedup=speedup, **more,

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from kernelwright.policies.inductor.writing.blocks import block_sizes
-from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 
 TEXT = """
 def kernel(in_ptr0, out_ptr0, ynumel, xnumel, YBLOCK, XBLOCK):
@@ -26,7 +26,7 @@ def kernel(in_ptr0, out_ptr0, ynumel, xnumel, YBLOCK, XBLOCK):
 )  # fmt: skip
 def test_a_block_has_many_rows_only_where_rows_lie_side_by_side(place, columns, wanted):
     function = ast.parse(TEXT.format(place=place)).body[0]
-    kernel = Kernel(
+    kernel = LoweredKernel(
         original="triton_poi_fused_0", name="copy_kernel", function=function, others=[], kind="pointwise", dot=False,
         persistent=False, operators=("clone",), hints={"X": columns, "Y": 4096}, inner=False, grid="Grid2D",
     )  # fmt: skip

@@ -8,7 +8,7 @@ import torch
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.tracing.loop_syntax import loop_names, with_loops
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.tracing.sizes import Sizes
+from kernelwright.policies.inductor.tracing.sizes import SymbolicSizes
 from kernelwright.tools.problem import Problem
 
 HEAD = """
@@ -179,7 +179,7 @@ def test_a_loop_in_a_constructor_is_run_as_it_is_where_its_count_is_a_size():
     )
     module = loop_names()
     exec(compile(with_loops(ast.parse(text)), "<problem>", "exec"), module)
-    blocks = Sizes(ProblemText(text), lambda value, path: True).symbol(12, "self.blocks", "blocks")
+    blocks = SymbolicSizes(ProblemText(text), lambda value, path: True).symbol(12, "self.blocks", "blocks")
     assert isinstance(blocks, torch.SymInt)
     assert len(module["Model"](blocks).layers) == 11
 

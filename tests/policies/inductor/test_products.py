@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kernelwright.policies.inductor.draft import Mode, draft, has_split_products
+from kernelwright.policies.inductor.draft import DraftMode, draft, has_split_products
 from kernelwright.policies.inductor.writing.divisors import divisors_as_constants
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
@@ -73,8 +73,8 @@ def kernel(a_pointer, b_pointer, out_pointer, depth, ROW_BLOCK, COLUMN_BLOCK, ST
 """
 
 
-def drafted(drafter, source, mode=Mode.STRICT, **asked):
-    made = draft(source, drafter.run, mode=mode, partial=mode is Mode.SHARE, **asked)
+def drafted(drafter, source, mode=DraftMode.STRICT, **asked):
+    made = draft(source, drafter.run, mode=mode, partial=mode is DraftMode.SHARE, **asked)
     assert made.usable, made.refused
     return made
 
@@ -178,7 +178,7 @@ def test_a_transposed_weight_of_fp32_is_turned_before_a_large_product(drafter):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_library_convolution_has_channels_last_and_fixes_no_size(drafter):
-    made = drafted(drafter, CONVOLUTION, Mode.SHARE)
+    made = drafted(drafter, CONVOLUTION, DraftMode.SHARE)
     assert made.library_calls == ("convolution",)
     assert made.fixed_sizes == ()
     assert "memory_format=torch.channels_last" in made.source

@@ -14,7 +14,7 @@ from kernelwright.policies.local.lookahead import NgramTable, draw_with_lookahea
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
 from kernelwright.policies.small import small_policy
 from kernelwright.policies.small.quantised_weights import write_int8
-from kernelwright.policies.small.small_model import Cache, is_small, load_small
+from kernelwright.policies.small.small_model import KeyValueCache, is_small, load_small
 from kernelwright.policies.small.small_policy import SmallPolicy, open_local
 from tests.tiny_model import CONTEXT, TEXTS, save_tiny_adapter, save_tiny_model
 
@@ -96,9 +96,9 @@ def test_rows_at_their_own_pace_read_like_rows_alone(tiny):
 
     model = load_small(tiny)
     with torch.inference_mode():
-        alone = Cache(model, 1, 16)
+        alone = KeyValueCache(model, 1, 16)
         whole = model.forward(torch.arange(10, 20)[None], torch.tensor([0]), alone)
-        cache = Cache(model, 2, 16)
+        cache = KeyValueCache(model, 2, 16)
         model.forward(torch.tensor([[10, 11, 12, 13], [10, 11, 0, 0]]), torch.tensor([0, 0]), cache)
         both = model.forward(torch.tensor([[14, 15], [12, 13]]), torch.tensor([4, 2]), cache)
     assert torch.allclose(both[0], whole[0, 4:6], atol=1e-4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelwright.rl.credit.turn_credit import Baseline, CreditedTurn, credit_of_turns, returns
+from kernelwright.rl.credit.turn_credit import AdvantageBaseline, CreditedTurn, credit_of_turns, returns
 
 
 def test_a_turn_is_paid_for_what_comes_of_it():
@@ -30,7 +30,9 @@ def test_leave_one_out_compares_with_the_others_only():
 
 
 def test_the_group_mean_compares_with_all():
-    found = credit_of_turns([CreditedTurn(1, None, 1.0, "a"), CreditedTurn(2, None, 0.0, "a")], baseline=Baseline.MEAN)
+    found = credit_of_turns(
+        [CreditedTurn(1, None, 1.0, "a"), CreditedTurn(2, None, 0.0, "a")], baseline=AdvantageBaseline.MEAN
+    )
     assert [found[1].advantage, found[2].advantage] == [0.5, -0.5]
 
 

@@ -12,7 +12,7 @@ from kernelwright.rl.cli import main
 from kernelwright.rl.credit.formula import PRESETS
 from kernelwright.rl.log.dataset import SampleRequirements, age_of, load_log
 from kernelwright.rl.log.defaults import choose_formula, parse_filter
-from kernelwright.rl.log.refusals import REFUSAL_TEXTS, Refusal
+from kernelwright.rl.log.refusals import REFUSAL_TEXTS, TurnRefusal
 from kernelwright.rl.log.statistics import stats_of
 from kernelwright.tools.report import Fault
 from tests.rl.logged import TEMPLATE, TOKENIZER, answer, verdict
@@ -43,16 +43,16 @@ def test_samples_carry_the_stored_ids_and_log_probs(store, tell):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"token_ids": None, "logprobs": None, "exact": False}, Refusal.NO_TOKENS),
-        ({"prompt_token_ids": None}, Refusal.NO_TOKENS),
-        ({"logprobs": None, "exact": False}, Refusal.NO_LOGPROBS),
-        ({"logprobs": (-0.5, float("-inf"), -0.1)}, Refusal.NON_FINITE),
-        ({"exact": False}, Refusal.INEXACT),
-        ({"tokenizer_hash": "another"}, Refusal.TOKENIZER),
-        ({"chat_template_hash": "another"}, Refusal.TEMPLATE),
-        ({"origin": Origin.COMPILER, "token_ids": None, "logprobs": None, "exact": False}, Refusal.NOT_SAMPLED),
-        ({"origin": Origin.FILE}, Refusal.NOT_SAMPLED),
-        ({"text": "", "token_ids": None, "logprobs": None}, Refusal.UNANSWERED),
+        ({"token_ids": None, "logprobs": None, "exact": False}, TurnRefusal.NO_TOKENS),
+        ({"prompt_token_ids": None}, TurnRefusal.NO_TOKENS),
+        ({"logprobs": None, "exact": False}, TurnRefusal.NO_LOGPROBS),
+        ({"logprobs": (-0.5, float("-inf"), -0.1)}, TurnRefusal.NON_FINITE),
+        ({"exact": False}, TurnRefusal.INEXACT),
+        ({"tokenizer_hash": "another"}, TurnRefusal.TOKENIZER),
+        ({"chat_template_hash": "another"}, TurnRefusal.TEMPLATE),
+        ({"origin": Origin.COMPILER, "token_ids": None, "logprobs": None, "exact": False}, TurnRefusal.NOT_SAMPLED),
+        ({"origin": Origin.FILE}, TurnRefusal.NOT_SAMPLED),
+        ({"text": "", "token_ids": None, "logprobs": None}, TurnRefusal.UNANSWERED),
     ],
 )
 def test_what_cannot_be_trained_on_is_refused_with_its_reason(store, tell, changes, reason):
@@ -66,22 +66,22 @@ def test_what_cannot_be_trained_on_is_refused_with_its_reason(store, tell, chang
 def test_greedy_and_truncated_sampling_are_not_the_policys_own_distribution(store, tell):
     tell("exp", (answer(), verdict(True)), temperature=0.0)
     tell("exp", (answer(), verdict()), top_p=0.9)
-    assert reasons(load_log(store, WANTED)) == {Refusal.INEXACT: 2}
+    assert reasons(load_log(store, WANTED)) == {TurnRefusal.INEXACT: 2}
 
 
 def test_a_turn_that_was_never_judged_is_no_sample(store, tell):
     tell("exp", (answer(), None))
-    assert reasons(load_log(store, WANTED)) == {Refusal.UNJUDGED: 1}
+    assert reasons(load_log(store, WANTED)) == {TurnRefusal.UNJUDGED: 1}
 
 
 def test_a_degenerate_problem_earns_nothing(store, tell):
     tell("exp", (answer(), verdict(True, degenerate=("zeros",))))
-    assert reasons(load_log(store, WANTED)) == {Refusal.DEGENERATE: 1}
+    assert reasons(load_log(store, WANTED)) == {TurnRefusal.DEGENERATE: 1}
 
 
 def test_a_cpu_verdict_is_refused_where_the_reward_needs_speed(store, tell):
     tell("exp", (answer(), verdict(True)))
-    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.CPU_ONLY: 1}
+    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {TurnRefusal.CPU_ONLY: 1}
 
 
 def test_the_wrong_turns_beside_right_ones_without_a_speed_are_refused_too(store, tell):
@@ -89,13 +89,13 @@ def test_the_wrong_turns_beside_right_ones_without_a_speed_are_refused_too(store
     tell("exp", (answer(), verdict(True)))
     tell("exp", (answer((8, 9)), verdict()))
     tell("exp", (answer((7,)), verdict(False, Fault.COMPILE)))
-    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["default"]))) == {Refusal.CPU_ONLY: 3}
+    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["default"]))) == {TurnRefusal.CPU_ONLY: 3}
 
 
 def test_a_right_turn_that_no_gpu_timed_is_refused_with_its_group_where_the_reward_needs_speed(store, tell):
     tell("exp", (answer(), verdict(True, gpu=True, profile=None)))
     tell("exp", (answer((8, 9)), verdict(gpu=True)))
-    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.UNTIMED: 2}
+    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {TurnRefusal.UNTIMED: 2}
 
 
 def test_what_a_gpus_judge_refused_before_a_launch_stays_beside_what_it_timed(store, tell):
@@ -108,7 +108,7 @@ def test_what_a_gpus_judge_refused_before_a_launch_stays_beside_what_it_timed(st
 def test_speeds_of_two_machines_are_never_compared(store, tell):
     for gpu in ("NVIDIA H100", "NVIDIA H200"):
         tell("exp", (answer(), verdict(True, gpu=True, environment=verdict().environment.with_(gpu=gpu))))
-    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.ALONE: 2}
+    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {TurnRefusal.ALONE: 2}
 
 
 def test_a_group_of_one_is_refused_and_a_group_without_variance_dropped(store, tell):
@@ -116,23 +116,23 @@ def test_a_group_of_one_is_refused_and_a_group_without_variance_dropped(store, t
     for _ in range(3):
         tell("sin", (answer(), verdict(True)))
     log = load_log(store, WANTED)
-    assert reasons(log) == {Refusal.ZERO_VARIANCE: 3, Refusal.ALONE: 1}
+    assert reasons(log) == {TurnRefusal.ZERO_VARIANCE: 3, TurnRefusal.ALONE: 1}
     assert (log.groups, log.zero_variance, log.samples) == (2, 1, [])
 
 
 def test_turns_of_two_policies_are_not_one_group(store, tell):
     tell("exp", (answer(revision="r0"), verdict(True)))
     tell("exp", (answer(revision="r1"), verdict()))
-    assert reasons(load_log(store, WANTED)) == {Refusal.ALONE: 2}
+    assert reasons(load_log(store, WANTED)) == {TurnRefusal.ALONE: 2}
 
 
 def test_a_policy_that_is_too_many_revisions_back_is_refused(store, tell):
     pair(tell)
     lineage = ("r0", "r1", "r2")
     assert age_of("r0", lineage) == 2
-    assert reasons(load_log(store, WANTED.with_(lineage=lineage, max_age=1))) == {Refusal.TOO_OLD: 2}
+    assert reasons(load_log(store, WANTED.with_(lineage=lineage, max_age=1))) == {TurnRefusal.TOO_OLD: 2}
     assert len(load_log(store, WANTED.with_(lineage=lineage, max_age=2)).samples) == 2
-    assert reasons(load_log(store, WANTED.with_(lineage=("another",), max_age=2))) == {Refusal.TOO_OLD: 2}, (
+    assert reasons(load_log(store, WANTED.with_(lineage=("another",), max_age=2))) == {TurnRefusal.TOO_OLD: 2}, (
         "of unknown age"
     )
 
@@ -141,13 +141,13 @@ def test_turns_sampled_at_another_temperature_are_left_out(store, tell):
     pair(tell)
     tell("exp", (answer(), verdict(True)), temperature=0.7)
     log = load_log(store, WANTED)
-    assert (log.temperature, reasons(log)) == (1.0, {Refusal.TEMPERATURE: 1})
+    assert (log.temperature, reasons(log)) == (1.0, {TurnRefusal.TEMPERATURE: 1})
 
 
 def test_what_does_not_fit_the_context_is_left_out(store, tell):
     pair(tell)
     tell("exp", (answer(tuple(range(90))), verdict(True)))
-    assert reasons(load_log(store, WANTED.with_(max_length=50))) == {Refusal.TOO_LONG: 1}
+    assert reasons(load_log(store, WANTED.with_(max_length=50))) == {TurnRefusal.TOO_LONG: 1}
 
 
 def test_a_repair_is_compared_with_repairs_and_pays_its_draft(store, tell):
@@ -168,7 +168,7 @@ def test_methods_without_log_probs_take_what_grpo_refuses(store, tell):
 
 
 def test_every_refusal_says_what_was_found_and_what_to_do():
-    assert set(REFUSAL_TEXTS) == set(Refusal)
+    assert set(REFUSAL_TEXTS) == set(TurnRefusal)
 
 
 def test_the_formula_follows_the_log_where_none_is_named(store, tell):

@@ -33,7 +33,7 @@ from kernelwright.policies.policy_card import PolicyCard, read_card, write_card 
 from kernelwright.rl.cli import main  # noqa: E402
 from kernelwright.rl.command_line.show.training import trained_view  # noqa: E402
 from kernelwright.rl.log.dataset import Sample  # noqa: E402
-from kernelwright.rl.log.refusals import Refusal  # noqa: E402
+from kernelwright.rl.log.refusals import TurnRefusal  # noqa: E402
 from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
 from kernelwright.rl.training.grpo.rows import ScoredCompletion  # noqa: E402
 from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
@@ -253,11 +253,11 @@ def test_the_same_program_twice_is_one_row_and_one_that_is_too_long_is_none(tiny
     chosen = select_samples(Method.RFT, [*same, wrong, long], TurnTokenizer(subject, 100))
     assert [sample.candidate_id for sample in chosen.samples] == [0]
     assert sorted(chosen.refused, key=lambda pair: pair[1]) == [
-        (Refusal.REPEATED, 1), (Refusal.REPEATED, 2), (Refusal.INCORRECT, 3), (Refusal.TOO_LONG, 4)
+        (TurnRefusal.REPEATED, 1), (TurnRefusal.REPEATED, 2), (TurnRefusal.INCORRECT, 3), (TurnRefusal.TOO_LONG, 4)
     ]  # fmt: skip
     pairs = select_samples(Method.DPO, [same[0], wrong, sample_of_turn(5, "w = 4\n")], TurnTokenizer(subject, None))
     assert {sample.candidate_id for sample in pairs.samples} == {0, 3}
-    assert pairs.refused == [(Refusal.UNPAIRED, 5)]
+    assert pairs.refused == [(TurnRefusal.UNPAIRED, 5)]
 
 
 def sample_of_turn(number: int, text: str, correct: bool = True) -> Sample:

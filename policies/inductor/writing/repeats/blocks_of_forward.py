@@ -50,7 +50,7 @@ class Statement:
 
 
 @dataclass
-class Block:
+class RepeatedBlock:
     """Statements that are found at several places."""
 
     length: int
@@ -123,7 +123,7 @@ def _callables(tree: ast.AST) -> set[str]:
     return called | arguments | launched | {"torch", "triton", "tl", "math", "inf", "nan", "self"}
 
 
-def _best(statements: list[Statement]) -> Block | None:
+def _best(statements: list[Statement]) -> RepeatedBlock | None:
     """The block that saves most; None where none saves enough."""
     found = [block for candidate in _candidates(statements) if (block := _block(statements, *candidate)) is not None]
     best = max(found, key=lambda block: block.saved, default=None)
@@ -171,7 +171,7 @@ def _without_overlaps(starts: list[int], length: int) -> list[int]:
     return found
 
 
-def _block(statements: list[Statement], length: int, starts: list[int]) -> Block | None:
+def _block(statements: list[Statement], length: int, starts: list[int]) -> RepeatedBlock | None:
     """The block at those of the places where the same names meet in the same way; of several ways, the one that saves
     most.
     """
@@ -188,7 +188,7 @@ def _pattern(words: list[str]) -> tuple[int, ...]:
     return tuple(first.setdefault(word, len(first)) for word in words)
 
 
-def _make_block(statements: list[Statement], length: int, places: list[int]) -> Block | None:
+def _make_block(statements: list[Statement], length: int, places: list[int]) -> RepeatedBlock | None:
     if len(places) < 2:
         return None
     windows = [statements[start : start + length] for start in places]
@@ -206,7 +206,7 @@ def _make_block(statements: list[Statement], length: int, places: list[int]) -> 
         outputs |= {i for i, n in enumerate(own) if n in stored & later}
     numbers = list(zip(*([n for s in some for n in s.numbers] for some in windows), strict=True))
     read = [names[0].index(n) for n in inputs]
-    block = Block(length, places, names, paths, _prefixes(paths), read, sorted(outputs), numbers)
+    block = RepeatedBlock(length, places, names, paths, _prefixes(paths), read, sorted(outputs), numbers)
     handed = len(read) + (1 if block.prefixes else len(paths[0]) * 2) + len(outputs) + len(block.extents)
     launches = sum("_kernel[" in s.lines[0] for s in windows[0])
     if launches < 2 or not outputs or handed > MAX_PARAMETERS:
@@ -233,7 +233,7 @@ def _prefixes(paths: list[list[str]]) -> list[str]:
     return found if all(r == rest[0] for r in rest) and "self" not in found else []
 
 
-def _function_name(block: Block, taken: set[str]) -> str:
+def _function_name(block: RepeatedBlock, taken: set[str]) -> str:
     """`layer3_block`, after the layer of its first place."""
     words = re.findall(r"\.([A-Za-z]\w*)", block.prefixes[0]) if block.prefixes else []
     return _unique(f"{words[-1].strip('_')}_block" if words else "block", taken)
@@ -247,7 +247,7 @@ def _unique(name: str, taken: set[str]) -> str:
     return made
 
 
-def _function(name: str, block: Block, statements: list[Statement]) -> str:
+def _function(name: str, block: RepeatedBlock, statements: list[Statement]) -> str:
     """The function's text, with names of its own."""
     places = range(block.places[0], block.places[0] + block.length)
     read = {word for i in places for line in statements[i].lines for word in WORD.findall(line)}
@@ -284,14 +284,14 @@ def _path_word(path: str) -> str:
     return "_".join(words[first:])
 
 
-def _describe_block(block: Block) -> str:
+def _describe_block(block: RepeatedBlock) -> str:
     if not block.prefixes:
         return f"What forward does {len(block.places)} times."
     first, last = (p.removeprefix("self.") for p in (block.prefixes[0], block.prefixes[-1]))
     return f"What forward does for {len(block.places)} layers, from {first} to {last}."
 
 
-def _call(name: str, block: Block, which: int) -> str:
+def _call(name: str, block: RepeatedBlock, which: int) -> str:
     names = block.names[which]
     given = [block.prefixes[which]] if block.prefixes else list(block.paths[which])
     given += [*(names[i] for i in block.inputs), *(numbers[which] for numbers in block.extents)]

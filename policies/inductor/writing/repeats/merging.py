@@ -9,7 +9,7 @@ import copy
 import re
 from dataclasses import replace
 
-from kernelwright.policies.inductor.writing.kernels import Kernel, rename_kernels
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel, rename_kernels
 from kernelwright.policies.inductor.writing.launch import Host
 
 NUMEL = re.compile(r"[xyz]numel|r\d_numel")
@@ -18,11 +18,11 @@ Places = list[tuple[ast.AST, str, int | None]]
 """Node, its field, and which of the field's elements a constant is."""
 
 
-def merge_kernels(kernels: dict[str, Kernel], host: Host) -> None:
+def merge_kernels(kernels: dict[str, LoweredKernel], host: Host) -> None:
     """Lets all launches of kernels that are one but for numbers launch the first of them, in place; kernels that are
     left over have no launches.
     """
-    groups: dict[str, list[Kernel]] = {}
+    groups: dict[str, list[LoweredKernel]] = {}
     launched = {launch.kernel.original for launch in host.launches()}
     for kernel in kernels.values():
         if kernel.original in launched:
@@ -34,7 +34,7 @@ def merge_kernels(kernels: dict[str, Kernel], host: Host) -> None:
     rename_kernels([kernel for original, kernel in kernels.items() if original in left])
 
 
-def _form(kernel: Kernel) -> str:
+def _form(kernel: LoweredKernel) -> str:
     """What kernels have in common that can be one: all but the numbers that a size would stand for as well."""
     if kernel.others:
         return kernel.original
@@ -46,7 +46,7 @@ def _form(kernel: Kernel) -> str:
     return f"{kinds} {ast.dump(function)}"
 
 
-def _merge(group: list[Kernel], host: Host) -> None:
+def _merge(group: list[LoweredKernel], host: Host) -> None:
     first = group[0]
     places = [_numbers(kernel.function) for kernel in group]
     values = [tuple(_integer_at(*place) for place in found) for found in zip(*places, strict=True)]
@@ -110,7 +110,7 @@ def _extent(node: ast.stmt) -> tuple[str, int]:
     return ast.unparse(node.targets[0]), _integer_at(node, "value", None)
 
 
-def _other_extents(first: Kernel, other: Kernel) -> set[str]:
+def _other_extents(first: LoweredKernel, other: LoweredKernel) -> set[str]:
     """The extents that the two do not share."""
     own = dict(_extent(s) for s in first.function.body if _is_extent(s))
     return {name for s in other.function.body if _is_extent(s) for name, n in [_extent(s)] if own.get(name) != n}
@@ -124,6 +124,6 @@ def _add_parameters(function: ast.FunctionDef, names: list[str]) -> None:
     ast.fix_missing_locations(function)
 
 
-def with_extents(kernel: Kernel, hints: dict[str, int] | None) -> Kernel:
+def with_extents(kernel: LoweredKernel, hints: dict[str, int] | None) -> LoweredKernel:
     """The kernel with the extents of one of its launches."""
     return kernel if hints is None else replace(kernel, hints=hints)

@@ -7,7 +7,7 @@ import re
 
 from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.writing.helpers import BODIES
-from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 from kernelwright.policies.inductor.writing.plain import assignments
 from kernelwright.policies.inductor.writing.words.computed_sizes import COMPOUND
 from kernelwright.policies.inductor.writing.words.evidence import COPY
@@ -51,7 +51,7 @@ OPERATORS = {ast.Add: "sum_of", ast.Sub: "difference", ast.Mult: "scaled", ast.D
     ast.BitOr: "either"}  # fmt: skip
 
 
-def roles_of(kernel: Kernel) -> dict[str, str]:
+def roles_of(kernel: LoweredKernel) -> dict[str, str]:
     """Inductor's letter -> the word for one element of that side."""
     if kernel.dot:
         return ROLES["product"]
@@ -65,7 +65,7 @@ def plural(role: str) -> str:
     return PLURAL.get(role, f"{role}s")
 
 
-def result_name(words: str, kernel: Kernel, sources: list[str]) -> str:
+def result_name(words: str, kernel: LoweredKernel, sources: list[str]) -> str:
     """What is called that a kernel gives: after the kernel, or after what it copies. sources: what it reads."""
     if kernel.operators == COPY and len(sources) == 1 and re.fullmatch(r"[\w.\[\]]+", sources[0]):
         return f"{re.sub(r'(_reordered)+$', '', simple_path(sources[0]))}_reordered"
@@ -75,7 +75,7 @@ def result_name(words: str, kernel: Kernel, sources: list[str]) -> str:
 class Names:
     """Gives each name of one kernel a readable one, no two the same."""
 
-    def __init__(self, kernel: Kernel, parameters: dict[str, str]) -> None:
+    def __init__(self, kernel: LoweredKernel, parameters: dict[str, str]) -> None:
         """parameters: Inductor's parameter -> what it is called; several may have one name where they are one
         number.
         """

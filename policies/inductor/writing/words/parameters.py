@@ -7,13 +7,13 @@ import re
 
 from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.values.complex_numbers import unwrapped_path
-from kernelwright.policies.inductor.writing.kernels import Kernel
-from kernelwright.policies.inductor.writing.launch import Launch
+from kernelwright.policies.inductor.writing.kernels import LoweredKernel
+from kernelwright.policies.inductor.writing.launch import WrittenLaunch
 from kernelwright.policies.inductor.writing.words.computed_sizes import name_of
 from kernelwright.policies.inductor.writing.words.naming import plural, roles_of
 
 
-def parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
+def parameter_names(kernel: LoweredKernel, launches: list[WrittenLaunch]) -> dict[str, str]:
     """What a kernel calls its parameters: after what is passed, where all launches pass the same."""
     found: dict[str, str] = {}
     by_value: dict[tuple[str, ...], str] = {}

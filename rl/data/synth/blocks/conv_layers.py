@@ -22,7 +22,7 @@ axis.
 
 
 @dataclass(frozen=True)
-class Layer:
+class DrawnConvolution:
     """One convolution of the reference."""
 
     axes: int
@@ -38,7 +38,7 @@ class Layer:
         return AXES_OF_RANK[self.axes]
 
 
-def draw_layer(sketch: Sketch) -> Layer:
+def draw_layer(sketch: Sketch) -> DrawnConvolution:
     """Inputs, arguments and the layer of the reference; the sketch's shape is the output's."""
     axes = sketch.rng.choices((1, 2, 3), (2, 5, 2))[0]
     form = sketch.rng.choices(("standard", "pointwise", "depthwise", "transposed", "grouped"), (5, 1.5, 2, 3, 1))[0]
@@ -59,7 +59,7 @@ def draw_layer(sketch: Sketch) -> Layer:
     return _written(sketch, axes, form, out)
 
 
-def _written(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
+def _written(sketch: Sketch, axes: int, form: str, out: str) -> DrawnConvolution:
     transposed, depthwise, grouped = form == "transposed", form == "depthwise", form == "grouped"
     if sketch.chance(SPELT_OUT_SHARE if sketch.wild else 0.4):
         return _spelt_out(sketch, axes, form, out)
@@ -79,10 +79,10 @@ def _written(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
     sketch.module(name, f"{kind}(in_channels, {out}, {', '.join(given)})")
     sketch.reference.append(f"x = self.{name}(x)")
     sketch.ops.append(f"{form}_conv{axes}d")
-    return Layer(axes, name, transposed, grouped, depthwise, bias)
+    return DrawnConvolution(axes, name, transposed, grouped, depthwise, bias)
 
 
-def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
+def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> DrawnConvolution:
     """Every argument of the layer is one of the model's, with torch's defaults: as benchmarks of single layers are
     written.
     """
@@ -112,7 +112,7 @@ def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
     sketch.module(layer, f"{kind}(in_channels, {out}, {size}, {', '.join(order)})")
     sketch.reference.append(f"x = self.{layer}(x)")
     sketch.ops.append(f"{form}_conv{axes}d")
-    return Layer(axes, layer, transposed, grouped, depthwise, values["bias"] == "True")
+    return DrawnConvolution(axes, layer, transposed, grouped, depthwise, values["bias"] == "True")
 
 
 def _names(sketch: Sketch, axes: int, transposed: bool) -> tuple[str, ...]:

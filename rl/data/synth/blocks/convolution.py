@@ -5,7 +5,7 @@ too; depthwise ones tap by tap.
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.blocks.conv_layers import Layer
+from kernelwright.rl.data.synth.blocks.conv_layers import DrawnConvolution
 from kernelwright.rl.data.synth.engine.program import kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
@@ -13,7 +13,7 @@ WINDOW = ("K", "S", "P", "L")
 """Kernel, stride, padding and dilation, each before the axis's letter."""
 
 
-def conv_kernel(sketch: Sketch, layer: Layer, depth: int) -> None:
+def conv_kernel(sketch: Sketch, layer: DrawnConvolution, depth: int) -> None:
     """The layer with depth - 1 element-wise steps on what it gives."""
     steps = draw_steps(sketch, depth - 1, channels=sketch.shape[1], tensors=False, binary=0.25)
     extra = ChainNeeds()
@@ -60,7 +60,7 @@ def _taps(letters: tuple[str, ...]) -> tuple[list[str], str]:
     return ["c, kd = k // (KD * KH * KW), k // (KH * KW) % KD", "kh, kw = k // KW % KH, k % KW"], "KD * KH * KW"
 
 
-def _gathered(layer: Layer) -> list[str]:
+def _gathered(layer: DrawnConvolution) -> list[str]:
     letters = layer.letters
     pixels = " * ".join(f"O{a}" for a in letters)
     parting, taps = _taps(letters)
@@ -100,7 +100,7 @@ def _gathered(layer: Layer) -> list[str]:
     ]
 
 
-def _inside(layer: Layer, depth: str) -> list[str]:
+def _inside(layer: DrawnConvolution, depth: str) -> list[str]:
     lines = [f"inside = (m[:, None] < M) & (k[None, :] < {depth})"]
     for a in layer.letters:
         x = a.lower()
@@ -112,7 +112,7 @@ def _inside(layer: Layer, depth: str) -> list[str]:
     return lines
 
 
-def _depthwise(layer: Layer) -> list[str]:
+def _depthwise(layer: DrawnConvolution) -> list[str]:
     letters = layer.letters
     pixels = " * ".join(f"O{a}" for a in letters)
     taps = " * ".join(f"K{a}" for a in letters)
@@ -144,7 +144,7 @@ def _depthwise(layer: Layer) -> list[str]:
     return ["    " + line for line in lines]
 
 
-def _bias(layer: Layer) -> list[str]:
+def _bias(layer: DrawnConvolution) -> list[str]:
     if not layer.bias:
         return []
     if layer.depthwise:
@@ -153,7 +153,7 @@ def _bias(layer: Layer) -> list[str]:
     return [f"    acc += tl.load(bias_ptr + {place}, mask=oc < O, other=0.0)[None, :]"]
 
 
-def _store(layer: Layer) -> str:
+def _store(layer: DrawnConvolution) -> str:
     pixels = " * ".join(f"O{a}" for a in layer.letters)
     if layer.depthwise:
         return f"    tl.store(out_ptr + plane * ({pixels}) + m, acc, mask=mask)"
@@ -161,7 +161,9 @@ def _store(layer: Layer) -> str:
     return f"    tl.store(out_ptr + ({row}) * ({pixels}) + (m % ({pixels}))[:, None], acc, mask=mask)"
 
 
-def _host(sketch: Sketch, layer: Layer, name: str, extra: ChainNeeds, sizes: list[str], window: list[str]) -> None:
+def _host(
+    sketch: Sketch, layer: DrawnConvolution, name: str, extra: ChainNeeds, sizes: list[str], window: list[str]
+) -> None:
     conv, letters, target = f"self.{layer.name}", layer.letters, sketch.target()
     tuples = [", ".join(f"{kind}{a}" for a in letters) for kind in WINDOW]
     shown = [f"({t})" if len(letters) > 1 else f"({t},)" for t in tuples]
@@ -185,7 +187,12 @@ def _host(sketch: Sketch, layer: Layer, name: str, extra: ChainNeeds, sizes: lis
 
 
 def _launch(
-    sketch: Sketch, layer: Layer, name: str, extra: ChainNeeds, numbers: tuple[list[str], list[str]], out: str
+    sketch: Sketch,
+    layer: DrawnConvolution,
+    name: str,
+    extra: ChainNeeds,
+    numbers: tuple[list[str], list[str]],
+    out: str,
 ) -> None:
     conv, (sizes, window) = f"self.{layer.name}", numbers
     pixels = " * ".join(f"O{a}" for a in layer.letters)

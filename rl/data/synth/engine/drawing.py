@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelwright.rl.data.rows import Split
-from kernelwright.rl.data.synth.engine.program import Program
+from kernelwright.rl.data.synth.engine.program import DrawnProgram
 from kernelwright.rl.data.synth.engine.sketch import NameTaken, Sketch
 from kernelwright.rl.data.synth.engine.splits import (
     HELD_OUT_FAMILIES,
@@ -39,7 +39,7 @@ MAX_OPERATIONS = 8
 class Family:
     """A family of problems, and how often it is drawn."""
 
-    make: Callable[[Sketch, int], Program]
+    make: Callable[[Sketch, int], DrawnProgram]
     weight: float
     name: str
     deepest: int = MAX_OPERATIONS
@@ -74,7 +74,7 @@ problems are drawn without these weights.
 """
 
 
-def draw_program(seed: str, split: Split) -> Program | None:
+def draw_program(seed: str, split: Split) -> DrawnProgram | None:
     """The program of this seed, None where it is of another split, a benchmark's, or cannot be.
 
     The same text gives the same program everywhere.

@@ -29,7 +29,7 @@ OTHER_CONFIGURATIONS: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = {
 
 
 @dataclass
-class Launch:
+class DrawnLaunch:
     """One line of the host code. `grid_at`: the line that sets `grid`, None where it stands in the launch."""
 
     at: int
@@ -58,7 +58,7 @@ def write_launches(sketch: Sketch) -> tuple[list[str], list[str]]:
     return kernels, host
 
 
-def _launches(host: list[str]) -> list[Launch]:
+def _launches(host: list[str]) -> list[DrawnLaunch]:
     found = []
     for at, line in enumerate(host):
         call = LAUNCH_PATTERN.fullmatch(line)
@@ -67,11 +67,11 @@ def _launches(host: list[str]) -> list[Launch]:
         before = host[at - 1] if at else ""
         separate = call["grid"] == "grid" and before.startswith("grid = ")
         grid = before.removeprefix("grid = ") if separate else call["grid"]
-        found.append(Launch(at, call["name"], grid, call["values"], at - 1 if separate else None))
+        found.append(DrawnLaunch(at, call["name"], grid, call["values"], at - 1 if separate else None))
     return found
 
 
-def _read_from_meta(launch: Launch) -> str:
+def _read_from_meta(launch: DrawnLaunch) -> str:
     """The grid with the blocks' names in the place of their numbers; "" where a number is nobody's."""
     left = dict(launch.constants)
     left.pop("num_warps", None)
@@ -85,7 +85,7 @@ def _read_from_meta(launch: Launch) -> str:
     return "" if '[""]' in grid else grid
 
 
-def _put(host: list[str], launch: Launch, grid: str, values: str) -> None:
+def _put(host: list[str], launch: DrawnLaunch, grid: str, values: str) -> None:
     """The launch's line again. A grid that reads blocks is a lambda in a line of its own."""
     if "meta[" not in grid:
         where = "grid" if launch.grid_at is not None else grid
@@ -121,7 +121,7 @@ def _tuned(kernels: list[str], host: list[str], inputs: set[str], rng: random.Ra
             return
 
 
-def _configs(launch: Launch, rng: random.Random) -> list[str]:
+def _configs(launch: DrawnLaunch, rng: random.Random) -> list[str]:
     """The drawn one first, then one or two others."""
     given = launch.constants
     warps = given.get("num_warps", 4)
@@ -135,7 +135,7 @@ def _configs(launch: Launch, rng: random.Random) -> list[str]:
     return [f"triton.Config({{{text}}}, num_warps={c[-1]})" for text, c in zip(shown, chosen, strict=True)]
 
 
-def _keys(kernel: str, launch: Launch, inputs: set[str]) -> list[str]:
+def _keys(kernel: str, launch: DrawnLaunch, inputs: set[str]) -> list[str]:
     """Up to three sizes that the kernel is given."""
     head = kernel[kernel.index("(") + 1 : kernel.index("):")]
     parameters = [p for p in head.split(", ") if "constexpr" not in p]
@@ -156,7 +156,7 @@ def _parted(values: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _free(launch: Launch, host: list[str], kernel: str) -> bool:
+def _free(launch: DrawnLaunch, host: list[str], kernel: str) -> bool:
     """Whether the blocks may be others: nothing is added up in memory, and no number of blocks was counted before
     the launch.
     """

@@ -11,7 +11,7 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
 @dataclass(frozen=True)
-class Program:
+class DrawnProgram:
     """One problem and its answer. `ops`: the chain in order."""
 
     name: str
@@ -26,11 +26,11 @@ class Program:
         return len(self.ops)
 
 
-def finish_program(sketch: Sketch, returns: str = "x") -> Program:
+def finish_program(sketch: Sketch, returns: str = "x") -> DrawnProgram:
     """Writes a sketch out."""
     name = "_".join(sketch.ops) or sketch.family
     reference, candidate = rename_identifiers(sketch, _reference(sketch, returns), _candidate(sketch))
-    return Program(name, sketch.family, reference, candidate, tuple(sketch.ops))
+    return DrawnProgram(name, sketch.family, reference, candidate, tuple(sketch.ops))
 
 
 def _reference(sketch: Sketch, returns: str) -> str:

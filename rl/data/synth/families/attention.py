@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
-def attention(sketch: Sketch, depth: int) -> Program:
+def attention(sketch: Sketch, depth: int) -> DrawnProgram:
     """softmax(q k^T * scale) v over (batch, heads, length, dim), causal or not -> chain."""
     sketch.family = "attention"
     sketch.reserved |= {"scale", "top", "total"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from kernelwright.rl.data.synth.blocks.axes import INNER_AXIS, AxisKernel
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.blocks.norm_layers import batch_layer
-from kernelwright.rl.data.synth.engine.program import Program, finish_program
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 from kernelwright.rl.data.synth.families.reductions import squared_deviation_passes
 
 
-def column_norm_program(sketch: Sketch, depth: int) -> Program:
+def column_norm_program(sketch: Sketch, depth: int) -> DrawnProgram:
     """x -> batch norm of columns -> chain."""
     sketch.family = "norms"
     start(sketch, 2)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from kernelwright.rl.data.synth.blocks.conv_layers import draw_layer
 from kernelwright.rl.data.synth.blocks.convolution import conv_kernel
 from kernelwright.rl.data.synth.engine.following import append_parts, draw_parts
-from kernelwright.rl.data.synth.engine.program import Program, finish_program
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
-def convolution(sketch: Sketch, depth: int) -> Program:
+def convolution(sketch: Sketch, depth: int) -> DrawnProgram:
     """Convolution -> chain -> (pooling, softmax, norm or reduction -> chain), twice at most."""
     sketch.family = "convolution"
     sketch.reserved |= {"bias", "stride", "padding", "weight"}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
 
 BLOCKS = (1024, 1024, 1024, 2048)
 
 
-def elementwise(sketch: Sketch, depth: int) -> Program:
+def elementwise(sketch: Sketch, depth: int) -> DrawnProgram:
     """x -> chain, over any number of axes."""
     sketch.family = "elementwise"
     draw_dtype(sketch)

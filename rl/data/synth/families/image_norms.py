@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.blocks.norm_layers import batch_layer, group_layer, instance_layer
-from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
 
-def image_norm_program(sketch: Sketch, depth: int) -> Program:
+def image_norm_program(sketch: Sketch, depth: int) -> DrawnProgram:
     """x -> group, instance or batch norm -> chain."""
     sketch.family = "norms"
     sketch.reserved |= {"bias", "weight"}

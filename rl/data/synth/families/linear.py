@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.engine.following import append_parts, draw_parts
-from kernelwright.rl.data.synth.engine.program import Program, finish_program
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
-from kernelwright.rl.data.synth.families.matmul import Product, product_kernel
+from kernelwright.rl.data.synth.families.matmul import DrawnProduct, product_kernel
 
 BIAS_FLAG_SHARE = 0.15
 """The share of training's layers that are told by an argument of the model whether they have a bias."""
 
 
-def linear(sketch: Sketch, depth: int) -> Program:
+def linear(sketch: Sketch, depth: int) -> DrawnProgram:
     """Linear -> chain -> (softmax, norm or reduction -> chain), twice at most."""
     sketch.family = "linear"
     sketch.reserved |= {"bias"}
@@ -22,7 +22,7 @@ def linear(sketch: Sketch, depth: int) -> Program:
     layer, bias = _layer(sketch)
     steps = draw_steps(sketch, first - 1, channels=sketch.shape[-1], tensors=False, binary=0.25)
     sizes = [f"(M, K), N = x.shape, self.{layer}.out_features"]
-    product = Product(
+    product = DrawnProduct(
         "x", f"self.{layer}.weight", b_strides=("1", "K"), bias=f"self.{layer}.bias" if bias else "",
         name="linear_kernel", sizes=sizes,
     )  # fmt: skip

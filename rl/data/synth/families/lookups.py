@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
-def embedding(sketch: Sketch, depth: int) -> Program:
+def embedding(sketch: Sketch, depth: int) -> DrawnProgram:
     """Rows of a table or of an input by index -> chain."""
     sketch.family = "embedding"
     columns = sketch.size(sketch.pick(("embedding_dim", "dim", "columns")), (512, 768, 1024), (67, 45))
@@ -53,7 +53,7 @@ def embedding(sketch: Sketch, depth: int) -> Program:
     return finish_program(sketch)
 
 
-def quantisation(sketch: Sketch, depth: int) -> Program:
+def quantisation(sketch: Sketch, depth: int) -> DrawnProgram:
     """int8 rows back to fp32, or numbers rounded to a grid -> chain."""
     sketch.family = "quantisation"
     rows = sketch.size(sketch.pick(("rows", "batch_size")), (4096, 8192), (3, 5))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
@@ -52,7 +52,7 @@ ELEMENTS = (
 )  # fmt: skip
 
 
-def loss(sketch: Sketch, depth: int) -> Program:
+def loss(sketch: Sketch, depth: int) -> DrawnProgram:
     """Predictions -> chain -> loss against targets."""
     sketch.family = "losses"
     sketch.reserved |= {"y", "loss"}
@@ -125,7 +125,7 @@ ROW_LOOP = [
 SCALES = ("0.5", "2.0", "0.1", "0.25")
 
 
-def _row_loss(sketch: Sketch, depth: int) -> Program:
+def _row_loss(sketch: Sketch, depth: int) -> DrawnProgram:
     """A loss of rows, averaged; scaled where the chain is longer."""
     form = sketch.pick((_cross_entropy, _divergence, _cosine, _triplet))
     return form(sketch, sketch.pick(SCALES) if depth > 1 else "")
@@ -133,7 +133,7 @@ def _row_loss(sketch: Sketch, depth: int) -> Program:
 
 def _finished_row_loss(
     sketch: Sketch, name: str, text: str, factor: str, inputs: list[str], lines: list[str]
-) -> Program:
+) -> DrawnProgram:
     """`lines` set `loss`, of one row."""
     sketch.ops += [f"{name}_loss", *(["scale"] if factor else [])]
     sketch.reference.append(f"x = {factor} * {text}" if factor else f"x = {text}")
@@ -158,7 +158,7 @@ def _row_load(name: str, pointer: str, other: str = "0.0") -> str:
     return f"    {name} = tl.load({pointer}_ptr + row * columns + cols, mask=mask, other={other})"
 
 
-def _cross_entropy(sketch: Sketch, factor: str) -> Program:
+def _cross_entropy(sketch: Sketch, factor: str) -> DrawnProgram:
     names = sketch.pick((("predictions", "targets"), ("logits", "labels"), ("logits", "targets")))
     start(sketch, 2, name=names[0])
     rows, columns = sketch.shape
@@ -190,7 +190,7 @@ def _cross_entropy(sketch: Sketch, factor: str) -> Program:
     )
 
 
-def _divergence(sketch: Sketch, factor: str) -> Program:
+def _divergence(sketch: Sketch, factor: str) -> DrawnProgram:
     names = sketch.pick((("predictions", "targets"), ("p", "q"), ("logits", "targets")))
     start(sketch, 2, name=names[0])
     shape = ", ".join(sketch.shape)
@@ -208,7 +208,7 @@ def _divergence(sketch: Sketch, factor: str) -> Program:
     return _finished_row_loss(sketch, "kl_div", text, factor or "0.5", list(names), lines)
 
 
-def _cosine(sketch: Sketch, factor: str) -> Program:
+def _cosine(sketch: Sketch, factor: str) -> DrawnProgram:
     names = sketch.pick((("predictions", "targets"), ("a", "b"), ("x1", "x2")))
     start(sketch, 2, name=names[0])
     sketch.input(names[1], sketch.shape)
@@ -228,7 +228,7 @@ def _cosine(sketch: Sketch, factor: str) -> Program:
     return _finished_row_loss(sketch, "cosine", text, factor, list(names), lines)
 
 
-def _triplet(sketch: Sketch, factor: str) -> Program:
+def _triplet(sketch: Sketch, factor: str) -> DrawnProgram:
     names = ["anchor", "positive", "negative"]
     start(sketch, 2, name=names[0])
     for name in names[1:]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, Step, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.following import append_parts, draw_parts
-from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 TILES = ((64, 64, 32, 4), (128, 64, 32, 8), (128, 128, 32, 8), (128, 128, 32, 8))
@@ -38,7 +38,7 @@ GROUPED_ORDER_LINES = (
 
 
 @dataclass
-class Product:
+class DrawnProduct:
     """The operands and sizes that the kernel of one product is written for."""
 
     a: str
@@ -61,7 +61,7 @@ class Product:
     """A condition on rows and cols outside of which the product is zero."""
 
 
-def product_kernel(sketch: Sketch, product: Product, steps: list[Step]) -> None:
+def product_kernel(sketch: Sketch, product: DrawnProduct, steps: list[Step]) -> None:
     """Adds the kernel and its launch; the output is the sketch's current tensor."""
     extra = ChainNeeds()
     offsets = "rows[:, None] * N + cols[None, :]"
@@ -83,13 +83,13 @@ def product_kernel(sketch: Sketch, product: Product, steps: list[Step]) -> None:
     _launch(sketch, product, extra)
 
 
-def _batch_lines(product: Product) -> list[str]:
+def _batch_lines(product: DrawnProduct) -> list[str]:
     if not product.batch:
         return []
     return ["batch = tl.program_id(1).to(tl.int64)", "a_ptr += batch * M * K", "b_ptr += batch * K * N"]
 
 
-def _loop(sketch: Sketch, product: Product) -> list[str]:
+def _loop(sketch: Sketch, product: DrawnProduct) -> list[str]:
     a = f"a_ptr + {_term('rows[:, None]', product.a_strides[0])} + {_term('k[None, :]', product.a_strides[1])}"
     b = f"b_ptr + {_term('k[:, None]', product.b_strides[0])} + {_term('cols[None, :]', product.b_strides[1])}"
     precision = "" if sketch.narrow else ', input_precision="tf32x3"'
@@ -108,7 +108,7 @@ def _term(index: str, stride: str) -> str:
     return index if stride == "1" else f"{index} * {stride}"
 
 
-def _launch(sketch: Sketch, product: Product, extra: ChainNeeds) -> None:
+def _launch(sketch: Sketch, product: DrawnProduct, extra: ChainNeeds) -> None:
     m, n, k, warps = sketch.pick(TILES)
     target = sketch.target()
     batch = ", batch" if product.batch else ","
@@ -127,7 +127,7 @@ def _launch(sketch: Sketch, product: Product, extra: ChainNeeds) -> None:
 SQUARE_SIDES = (1024, 2048, 4096)
 
 
-def matmul(sketch: Sketch, depth: int) -> Program:
+def matmul(sketch: Sketch, depth: int) -> DrawnProgram:
     """A product of two inputs in one of many forms -> chain."""
     sketch.family = "matmul"
     sketch.dtype = sketch.rng.choices(("float32", "float16", "bfloat16"), (8, 1, 1))[0]
@@ -144,7 +144,7 @@ def matmul(sketch: Sketch, depth: int) -> Program:
     return finish_program(sketch)
 
 
-def _strided(product: Product) -> None:
+def _strided(product: DrawnProduct) -> None:
     """The kernel is given the operands' strides, so that it takes any view of them."""
     a, b = product.a, product.b
     depth, column = (0, 1) if product.b_strides[1] == "1" else (1, 0)
@@ -175,16 +175,16 @@ def _statement(sketch: Sketch, a: str, b: str) -> None:
     sketch.ops.append("matmul")
 
 
-def _plain(sketch: Sketch) -> Product:
+def _plain(sketch: Sketch) -> DrawnProduct:
     (a, b), (m, k, n) = _names(sketch), _sides(sketch)
     sketch.input(a, (m, k))
     sketch.input(b, (k, n))
     _statement(sketch, a, b)
     sketch.shape = (m, n)
-    return Product(a, b, sizes=[f"(M, K), N = {a}.shape, {b}.shape[1]"])
+    return DrawnProduct(a, b, sizes=[f"(M, K), N = {a}.shape, {b}.shape[1]"])
 
 
-def _transposed(sketch: Sketch) -> Product:
+def _transposed(sketch: Sketch) -> DrawnProduct:
     (a, b), (m, k, n) = _names(sketch), _sides(sketch)
     first, second = sketch.pick(((True, False), (False, True), (True, True)))
     sketch.input(a, (k, m) if first else (m, k))
@@ -196,10 +196,10 @@ def _transposed(sketch: Sketch) -> Product:
     sizes = (
         f"(K, M), N = {a}.shape, {b}.shape[{0 if second else 1}]" if first else f"(M, K), N = {a}.shape, {b}.shape[0]"
     )
-    return Product(a, b, ("1", "M") if first else ("K", "1"), ("1", "K") if second else ("N", "1"), sizes=[sizes])
+    return DrawnProduct(a, b, ("1", "M") if first else ("K", "1"), ("1", "K") if second else ("N", "1"), sizes=[sizes])
 
 
-def _batched(sketch: Sketch) -> Product:
+def _batched(sketch: Sketch) -> DrawnProduct:
     a, b = _names(sketch)
     batch = sketch.size(sketch.pick(("batch_size", "batch_size", "B")), (16, 64, 128), (2, 3))
     m, k, n = _sides(sketch)
@@ -214,13 +214,13 @@ def _batched(sketch: Sketch) -> Product:
     sketch.ops.append("bmm" + "_a" * first + "_b" * second)
     sketch.shape = (batch, m, n)
     sizes = f"batch, {'K, M' if first else 'M, K'} = {a}.shape"
-    return Product(
+    return DrawnProduct(
         a, b, ("1", "M") if first else ("K", "1"), ("1", "K") if second else ("N", "1"), batch=True,
         sizes=[sizes, f"N = {b}.shape[{1 if second else 2}]"], shape="(batch, M, N)",
     )  # fmt: skip
 
 
-def _three(sketch: Sketch) -> Product:
+def _three(sketch: Sketch) -> DrawnProduct:
     """(..., K) times (K, N): the leading axes are rows."""
     a, b = _names(sketch)
     many = sketch.chance(0.4)
@@ -241,10 +241,10 @@ def _three(sketch: Sketch) -> Product:
     sketch.ops.append(f"matmul_{len(sides)}d")
     sketch.shape = (*sides[:-1], last)
     sizes = [f"K, N = {b}.shape", f"M = {a}.numel() // K"]
-    return Product(a, b, sizes=sizes, shape=f"(*{a}.shape[:-1], N)")
+    return DrawnProduct(a, b, sizes=sizes, shape=f"(*{a}.shape[:-1], N)")
 
 
-def _triangular(sketch: Sketch) -> Product:
+def _triangular(sketch: Sketch) -> DrawnProduct:
     product = _plain(sketch)
     upper = sketch.chance(0.5)
     sketch.reference[-1] = f"x = {'torch.triu' if upper else 'torch.tril'}({sketch.reference[-1].removeprefix('x = ')})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.axes import ROW_AXIS, AxisKernel
 from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
@@ -17,13 +17,13 @@ GATES = (
 )
 
 
-def matvec(sketch: Sketch, depth: int) -> Program:
+def matvec(sketch: Sketch, depth: int) -> DrawnProgram:
     """A matrix and a vector (or a diagonal and a matrix) -> chain."""
     sketch.family = "matmul"
     return _diagonal(sketch, depth) if sketch.chance(0.35) else _vector(sketch, depth)
 
 
-def _vector(sketch: Sketch, depth: int) -> Program:
+def _vector(sketch: Sketch, depth: int) -> DrawnProgram:
     a, b = sketch.pick((("A", "B"), ("A", "x"), ("matrix", "vector")))
     rows = sketch.size("M", (256, 2048, 8192), (5, 17))
     columns = sketch.size("K", (131072, 65536, 16384), (67, 1100))
@@ -47,7 +47,7 @@ def _vector(sketch: Sketch, depth: int) -> Program:
     return finish_program(sketch)
 
 
-def _diagonal(sketch: Sketch, depth: int) -> Program:
+def _diagonal(sketch: Sketch, depth: int) -> DrawnProgram:
     a, b = sketch.pick((("A", "B"), ("d", "X"), ("diagonal", "matrix")))
     rows = sketch.size("N", (2048, 4096), (5, 17))
     columns = sketch.size("M", (2048, 4096, 16384), (67, 45))
@@ -80,7 +80,7 @@ def _diagonal(sketch: Sketch, depth: int) -> Program:
     return finish_program(sketch)
 
 
-def gated(sketch: Sketch, depth: int) -> Program:
+def gated(sketch: Sketch, depth: int) -> DrawnProgram:
     """The halves of the last axis: one through an activation, times the other -> chain."""
     sketch.family = "elementwise"
     start(sketch, sketch.pick((2, 2, 3)))

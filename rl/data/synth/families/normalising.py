@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kernelwright.rl.data.synth.blocks.axes import INNER_AXIS, ROW_AXIS, AxisKernel
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.blocks.row_layers import NormScaling, layer_norm, rms_norm
-from kernelwright.rl.data.synth.engine.program import Program, finish_program
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
 from kernelwright.rl.data.synth.families.reductions import LOWEST, online_exp_sum_pass, squared_deviation_passes
@@ -163,20 +163,20 @@ LAYERS = (
 """Norms of the last axis only, with eps and mostly with weights."""
 
 
-def softmax(sketch: Sketch, depth: int) -> Program:
+def softmax(sketch: Sketch, depth: int) -> DrawnProgram:
     """x -> chain -> softmax or log-softmax -> chain."""
     sketch.family = "softmax"
     draw_dtype(sketch)
     return _program(sketch, depth, SOFTMAXES)
 
 
-def norm(sketch: Sketch, depth: int) -> Program:
+def norm(sketch: Sketch, depth: int) -> DrawnProgram:
     """x -> chain -> norm along one axis -> chain."""
     sketch.family = "norms"
     return _program(sketch, depth, (*NORMS, *LAYERS))
 
 
-def _program(sketch: Sketch, depth: int, pool: tuple[Norm, ...]) -> Program:
+def _program(sketch: Sketch, depth: int, pool: tuple[Norm, ...]) -> DrawnProgram:
     start(sketch, sketch.rng.choices((2, 3, 4), (5, 2, 1))[0])
     normalise_current(sketch, pool, depth)
     return finish_program(sketch)

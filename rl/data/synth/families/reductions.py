@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernelwright.rl.data.synth.blocks.axes import INNER_AXIS, ROW_AXIS, AxisKernel
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
-from kernelwright.rl.data.synth.engine.program import Program, finish_program
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
 
@@ -169,7 +169,7 @@ NEVER_DRAWN_ALONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_squa
 """Reductions that no benchmark asks for alone."""
 
 
-def reduction(sketch: Sketch, depth: int) -> Program:
+def reduction(sketch: Sketch, depth: int) -> DrawnProgram:
     """x -> chain -> reduction -> chain."""
     sketch.family = "reductions"
     draw_dtype(sketch)

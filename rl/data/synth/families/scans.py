@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from kernelwright.rl.data.synth.blocks.axes import INNER_AXIS, ROW_AXIS, Axis, AxisKernel
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
-from kernelwright.rl.data.synth.engine.program import Program, finish_program
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
 FORMS = (("cumsum", 4.0), ("reverse_cumsum", 2.0), ("exclusive_cumsum", 1.5), ("masked_cumsum", 2.0), ("cumprod", 1.5))
 
 
-def scan(sketch: Sketch, depth: int) -> Program:
+def scan(sketch: Sketch, depth: int) -> DrawnProgram:
     """x -> chain -> scan -> chain."""
     sketch.family = "scans"
     start(sketch, sketch.rng.choices((2, 3), (5, 1))[0])

@@ -6,7 +6,7 @@ Parts first, then their sum in one order, then the elements.
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
@@ -24,7 +24,7 @@ FORMS = (
 )  # fmt: skip
 
 
-def whole_tensor(sketch: Sketch, depth: int) -> Program:
+def whole_tensor(sketch: Sketch, depth: int) -> DrawnProgram:
     """x -> chain -> a number of all of it, or the elements with that number -> chain."""
     sketch.family = "reductions"
     start(sketch, sketch.rng.choices((2, 3, 4), (4, 1, 2))[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import ChainNeeds, ChainSite, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
+from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
@@ -12,7 +12,7 @@ LOWEST_VALUE = '-float("inf")'
 FLAG_SHARE = 0.3
 
 
-def pooling(sketch: Sketch, depth: int) -> Program:
+def pooling(sketch: Sketch, depth: int) -> DrawnProgram:
     """x -> max or average pooling -> chain."""
     sketch.family = "pooling"
     axes = sketch.rng.choices((1, 2, 3), (3, 4, 2))[0]

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from kernelwright.rl.training.online.judges import JudgePool  # noqa: E402
+from kernelwright.rl.training.online.judges import TrainingJudges  # noqa: E402
 from tests.rl.novice import save_novice, write_problems  # noqa: E402
 
 
@@ -21,7 +21,7 @@ def novice(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def judges(tmp_path_factory):
-    with JudgePool("cpu", 1, tmp_path_factory.mktemp("verdicts")) as found:
+    with TrainingJudges("cpu", 1, tmp_path_factory.mktemp("verdicts")) as found:
         yield found
 
 

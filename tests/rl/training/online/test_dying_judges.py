@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from kernelwright.rl.training.online.judges import JudgePool  # noqa: E402
+from kernelwright.rl.training.online.judges import TrainingJudges  # noqa: E402
 from kernelwright.rl.training.online.rounds import judge_options  # noqa: E402
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
 from kernelwright.rl.training.safety.judge_exam import refuse_failing_judge  # noqa: E402
@@ -61,7 +61,7 @@ def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
     from kernelwright.tools.report import InfrastructureError
 
     deadly = KERNEL.format("x * 666.0")
-    with JudgePool("cpu", 1, tmp_path / "verdicts") as own, ThreadPoolExecutor(8) as threads:
+    with TrainingJudges("cpu", 1, tmp_path / "verdicts") as own, ThreadPoolExecutor(8) as threads:
         deaths = kill_over(own, deadly)
         bad = threads.submit(own.evaluate, problem("double"), deadly, judge_options("interpreted"))
         good = [
@@ -78,13 +78,13 @@ def test_judges_that_cannot_begin_are_not_begun_for_ever():
     from kernelwright.tools.report import InfrastructureError
 
     with (
-        JudgePool("cpu", 1, Deadly()) as own,
+        TrainingJudges("cpu", 1, Deadly()) as own,
         pytest.raises(InfrastructureError, match="before they judge anything"),
     ):
         own.evaluate(problem("double"), KERNEL.format("x * 2.0"), judge_options("interpreted"))
 
 
-def kill_over(pool: JudgePool, deadly: str) -> list[int]:
+def kill_over(pool: TrainingJudges, deadly: str) -> list[int]:
     """From now on whatever judge begins with this program is killed; gives the verdicts over which that was."""
     import threading
     import time

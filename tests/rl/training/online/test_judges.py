@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernelwright.rl.training.online.judges import JudgePool, _sendable  # noqa: E402
+from kernelwright.rl.training.online.judges import TrainingJudges, _sendable  # noqa: E402
 from kernelwright.rl.training.online.rounds import judge_options  # noqa: E402
 from kernelwright.tools.problem import Problem  # noqa: E402
 from kernelwright.tools.references.prepared_problem import DoesNotFit  # noqa: E402
@@ -34,7 +34,7 @@ def test_a_problem_without_room_is_told_as_such_and_breaks_nobody_elses_verdict(
         "return x * 2.0", SHORT_OF_MEMORY.strip().replace("\n    ", "\n        ")
     )
     options, kernel = judge_options("interpreted"), KERNEL.format("x * 2.0")
-    with JudgePool("cpu", 1) as judges:
+    with TrainingJudges("cpu", 1) as judges:
         with pytest.raises(DoesNotFit, match="short does not fit on cpu: free its memory"):
             judges.evaluate(Problem(name="short", source=reference), kernel, options)
         assert judges._barren == 0

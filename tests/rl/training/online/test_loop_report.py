@@ -11,7 +11,7 @@ from kernelwright.rl.training.online.loop_folder import Cycle, begin, refuse_oth
 from kernelwright.rl.training.online.loop_report import write_loop_report
 from kernelwright.rl.training.online.measuring import (
     HeldOutFigures,
-    PairedComparison,
+    PolicyComparison,
     RolloutProgress,
     format_duration,
 )
@@ -24,7 +24,7 @@ def cycle(number: int, promoted: bool) -> Cycle:
     figures = {"samples": 8, "compile_rate": 1.0, "solved": 0.5, "repair_rate": None, "tokens": 9.0, "by_problem": {}}
     measured = tuple(HeldOutFigures(split=split, problems=64, pass_at_1=0.5, **figures) for split in splits)
     compared = tuple(
-        PairedComparison(split=split, before=0.4, after=0.5, difference=0.1, low=0.02, high=0.18) for split in splits
+        PolicyComparison(split=split, before=0.4, after=0.5, difference=0.1, low=0.02, high=0.18) for split in splits
     )
     return Cycle(
         cycle=number, policy="embedded", candidate=f"transformers:loop/cycle-{number + 1:02d}", measured=measured,

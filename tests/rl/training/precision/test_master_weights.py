@@ -15,7 +15,7 @@ from safetensors.torch import load_file  # noqa: E402
 from kernelwright.errors import InputError  # noqa: E402
 from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
 from kernelwright.rl.training.options import LogOptions, Method, Precision  # noqa: E402
-from kernelwright.rl.training.precision.holding import Memory, choose_precision, hold_weights  # noqa: E402
+from kernelwright.rl.training.precision.holding import FreeMemory, choose_precision, hold_weights  # noqa: E402
 from kernelwright.rl.training.precision.master_weights import MasterWeights  # noqa: E402
 from tests.rl.training.test_from_log import logged  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
@@ -96,14 +96,14 @@ GB = 10**9
     ],
 )
 def test_the_precision_is_chosen_by_memory(billions, device, host, precision):
-    memory = Memory(None if device is None else device * GB, host * GB)
+    memory = FreeMemory(None if device is None else device * GB, host * GB)
     assert choose_precision(int(billions * 1e9), Precision.AUTO, memory) is precision
 
 
 @pytest.mark.parametrize(("device", "host"), [(85, 30), (24, 500)])
 def test_weights_that_fit_in_no_precision_are_refused_with_what_they_need(device, host):
     with pytest.raises(InputError, match=r"7\.6 B parameters need 137 GB .* use --lora"):
-        choose_precision(7_600_000_000, Precision.AUTO, Memory(device * GB, host * GB))
+        choose_precision(7_600_000_000, Precision.AUTO, FreeMemory(device * GB, host * GB))
 
 
 def test_the_line_before_a_training_names_the_precision_and_the_memory():

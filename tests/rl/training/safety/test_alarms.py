@@ -10,7 +10,7 @@ import pytest
 from kernelwright.rl.training.online.loop_folder import promote, read_record
 from kernelwright.rl.training.online.measuring import (
     HeldOutFigures,
-    PairedComparison,
+    PolicyComparison,
     bootstrap_interval,
     compare,
     is_better,
@@ -18,7 +18,7 @@ from kernelwright.rl.training.online.measuring import (
 from kernelwright.rl.training.report import draw_curves, series_of
 from kernelwright.rl.training.safety.alarms import (
     Alarm,
-    Limits,
+    AlarmBounds,
     TrainingAlarm,
     WatchedCandidate,
     check_drift,
@@ -26,7 +26,7 @@ from kernelwright.rl.training.safety.alarms import (
     check_step,
 )
 
-LIMITS = Limits()
+LIMITS = AlarmBounds()
 
 
 def seen(count=32, **changes):
@@ -113,7 +113,7 @@ def test_the_interval_of_a_paired_difference_holds_its_mean():
     low, high = bootstrap_interval([0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0])
     assert low < 0.5 < high
     assert bootstrap_interval([]) == (0.0, 0.0)
-    assert isinstance(compare(measured("a", [0.0]), measured("a", [1.0])), PairedComparison)
+    assert isinstance(compare(measured("a", [0.0]), measured("a", [1.0])), PolicyComparison)
 
 
 def test_a_promotion_replaces_the_old_policy_whole(tmp_path):

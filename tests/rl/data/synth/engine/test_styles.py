@@ -11,7 +11,7 @@ from itertools import islice
 import pytest
 
 from kernelwright.rl.data.rows import Split
-from kernelwright.rl.data.synth.engine.launching import Launch, _free, _read_from_meta
+from kernelwright.rl.data.synth.engine.launching import DrawnLaunch, _free, _read_from_meta
 from kernelwright.rl.data.synth.engine.naming import _replaced
 from kernelwright.rl.data.synth.engine.tasks import stream, tasks
 from kernelwright.rl.data.synth.engine.verifying import options
@@ -95,17 +95,17 @@ def test_layers_take_their_window_as_numbers_tuples_or_axis_by_axis(drawn):
 
 
 def test_a_grid_reads_the_blocks_that_its_numbers_are():
-    launch = Launch(0, "k", "(triton.cdiv(M, 64), triton.cdiv(O, 64))", "x, M, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32")
+    launch = DrawnLaunch(0, "k", "(triton.cdiv(M, 64), triton.cdiv(O, 64))", "x, M, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32")
     assert _read_from_meta(launch) == '(triton.cdiv(M, meta["BLOCK_M"]), triton.cdiv(O, meta["BLOCK_N"]))'
-    assert _read_from_meta(Launch(0, "k", "(triton.cdiv(n, 100),)", "x, n, BLOCK=64")) == "", "nobody's number"
+    assert _read_from_meta(DrawnLaunch(0, "k", "(triton.cdiv(n, 100),)", "x, n, BLOCK=64")) == "", "nobody's number"
 
 
 def test_blocks_that_something_else_was_counted_by_are_not_tuned():
-    launch = Launch(1, "part_kernel", "(blocks,)", "x, part, n, BLOCK=4096")
+    launch = DrawnLaunch(1, "part_kernel", "(blocks,)", "x, part, n, BLOCK=4096")
     host = ["blocks = triton.cdiv(n, 4096)", "part_kernel[(blocks,)](x, part, n, BLOCK=4096)"]
     assert not _free(launch, host, "")
-    assert _free(Launch(0, "k", "(rows,)", "x, out, columns, BLOCK=1024"), host, "")
-    assert not _free(Launch(0, "k", "(rows,)", "x, out, columns, BLOCK=1024"), [], "tl.atomic_add(p, x)")
+    assert _free(DrawnLaunch(0, "k", "(rows,)", "x, out, columns, BLOCK=1024"), host, "")
+    assert not _free(DrawnLaunch(0, "k", "(rows,)", "x, out, columns, BLOCK=1024"), [], "tl.atomic_add(p, x)")
 
 
 @pytest.mark.slow
