@@ -64,7 +64,7 @@ def _current_folder_is_gone() -> bool:
         return True
 
 
-MAX_NAME_CHARACTERS = 300
+MAX_SHOWN_NAME_CHARACTERS = 300
 """Characters of a file's name that a message repeats."""
 
 
@@ -307,4 +307,4 @@ def _what_is_missing(error: Any) -> str:
 def _place(error: OSError) -> str:
     """The file's name in brackets; of a name that no file can have its beginning."""
     name = str(error.filename or "")
-    return f" ({name if len(name) <= MAX_NAME_CHARACTERS else name[:80] + '...'})" if name else ""
+    return f" ({name if len(name) <= MAX_SHOWN_NAME_CHARACTERS else name[:80] + '...'})" if name else ""

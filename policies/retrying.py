@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_WAIT_SECONDS = 60.0
+MAX_RETRY_WAIT_SECONDS = 60.0
 """Seconds; a server that names its own wait is believed beyond it, as far as the budget goes."""
 _LONG_WAIT_SECONDS = 5.0
 """Seconds from which on a wait is worth a warning."""
@@ -91,7 +91,7 @@ class RetryingPolicy(Forwarding):
             """Doubles, with some chance in it so that many askers do not come back together; or as the server says."""
             named = getattr(state.outcome.exception() if state.outcome else None, "retry_after", None)
             doubled = self._first_wait * 2 ** min(state.attempt_number - 1, 30)
-            return max(named or 0.0, min(doubled, MAX_WAIT_SECONDS) + random.uniform(0.0, self._first_wait))
+            return max(named or 0.0, min(doubled, MAX_RETRY_WAIT_SECONDS) + random.uniform(0.0, self._first_wait))
 
         def tell(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None

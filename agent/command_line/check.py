@@ -75,7 +75,7 @@ ShowTrace = Annotated[bool, typer.Option("--show-trace", help="Print what its ho
 AsJson = Annotated[bool, typer.Option("--json", help="The report as one JSON object and nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
-MODES = Modes({"--server": ("server",), "a judge on this machine": ("show_trace", "cache")})
+CHECK_MODES = Modes({"--server": ("server",), "a judge on this machine": ("show_trace", "cache")})
 """A judge service shows no trace, and keeps every verdict itself."""
 OUTPUT_OPTIONS = ("seed", "show_trace", "quiet", "as_json", "debug")
 """Options that the command to be repeated does not name: its seed, and what only changes the output."""
@@ -110,7 +110,7 @@ def check(
     source = as_candidate(text, file, function, found)
     asked = own_work_mode(own_work)
     if server is not None:
-        MODES.refuse_unused(context, "--server")
+        CHECK_MODES.refuse_unused(context, "--server")
         wanted = {
             "own_work": asked, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
             "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),

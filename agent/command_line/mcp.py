@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-ACTIONS = ("serve", "install")
+MCP_ACTIONS = ("serve", "install")
 TRANSPORTS = ("stdio", "http")
 DATABASE = Path(".kernelwright") / "verdicts.db"
 """In the folder where the command is given."""
 
-Action = Annotated[str, typer.Argument(help=", ".join(ACTIONS) + ".")]
+Action = Annotated[str, typer.Argument(help=", ".join(MCP_ACTIONS) + ".")]
 Transport = Annotated[str, typer.Option(help="stdio (one client, which starts this command) or http.")]
 Host = Annotated[str, typer.Option(help="The address to listen on (http); any but loopback needs a token.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="The port (http): clients connect to http://HOST:PORT/mcp.")]
@@ -53,8 +53,8 @@ def mcp(
     from kernelwright.agent.errors import require
     from kernelwright.errors import InputError
 
-    if action not in ACTIONS:
-        raise InputError(f"mcp {action}: choose {' or '.join(ACTIONS)}")
+    if action not in MCP_ACTIONS:
+        raise InputError(f"mcp {action}: choose {' or '.join(MCP_ACTIONS)}")
     if action == "install":
         _install(client, project, user, device, as_json)
         return

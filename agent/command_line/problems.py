@@ -78,7 +78,7 @@ def note_near_names(found: Iterable[Problem]) -> None:
             note(f"{problem.taken_for!r} is taken as {problem.name}")
 
 
-MODES = Modes({"--manifest": ("manifest", "path", "out", "device", "quiet"), "the catalogue": ("query",)})
+PROBLEMS_MODES = Modes({"--manifest": ("manifest", "path", "out", "device", "quiet"), "the catalogue": ("query",)})
 
 
 def problems(
@@ -93,7 +93,7 @@ def problems(
     debug: Debug = False,
 ) -> None:
     """List the catalogue of references, or those nearest to QUERY; or measure a whole suite with --manifest."""
-    MODES.refuse_unused(context, "--manifest" if manifest else "the catalogue")
+    PROBLEMS_MODES.refuse_unused(context, "--manifest" if manifest else "the catalogue")
     if manifest:
         if out is not None:
             from kernelwright.agent.output_files import refuse_unwritable_file

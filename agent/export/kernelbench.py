@@ -18,7 +18,7 @@ from kernelwright.agent.viewing.report.samples import ReportedSample, passed_com
 from kernelwright.store.database import Store
 from kernelwright.tools.report import Report, Timing
 
-PASS_AT_K_VALUES = (1, 5, 10)
+KERNELBENCH_PASS_AT_K = (1, 5, 10)
 NOT_TIMED_MS = -1.0
 """The number that KernelBench writes in place of a time that was not measured."""
 
@@ -109,9 +109,9 @@ def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dic
     problems: dict[str, dict[str, Any]] = {}
     for number, entries in results.items():
         n, c = len(entries), sum(bool(e["correctness"] and e["compiled"]) for e in entries)
-        scores = {f"pass@{k}": pass_at(n, c, k) for k in PASS_AT_K_VALUES if k <= n}
+        scores = {f"pass@{k}": pass_at(n, c, k) for k in KERNELBENCH_PASS_AT_K if k <= n}
         problems[number] = {"total_samples": n, "correct_samples": c, **scores}
-    names = [f"pass@{k}" for k in PASS_AT_K_VALUES if any(f"pass@{k}" in problem for problem in problems.values())]
+    names = [f"pass@{k}" for k in KERNELBENCH_PASS_AT_K if any(f"pass@{k}" in problem for problem in problems.values())]
     averages = {
         f"avg_{name}": sum(p.get(name, 0.0) for p in problems.values()) / len(problems) for name in names if problems
     }

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kernelwright.agent.judging.pool import MAX_ATTEMPTS, DeviceKind, JudgeLost, JudgePool, ignore
+from kernelwright.agent.judging.pool import MAX_VERDICT_ATTEMPTS, DeviceKind, JudgeLost, JudgePool, ignore
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 
@@ -41,7 +41,7 @@ class PoolEvaluator:
             except JudgeLost as error:
                 lost.append(f"attempt {len(lost) + 1} was lost: {error}")
                 log.warning("%s: %s", problem.name, lost[-1])
-                if len(lost) >= MAX_ATTEMPTS:
+                if len(lost) >= MAX_VERDICT_ATTEMPTS:
                     raise
                 continue
             return report.with_(warnings=(*report.warnings, *lost)) if lost else report

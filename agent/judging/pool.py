@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options
     from kernelwright.tools.problem import Problem
 
-MAX_ATTEMPTS = 3
+MAX_VERDICT_ATTEMPTS = 3
 """Largest number of attempts at one verdict when judges die over it."""
 
 

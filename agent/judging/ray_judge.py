@@ -23,7 +23,7 @@ MAX_ANSWER_SECONDS = 90.0
 """Seconds that an actor may take to say what a verdict is at; one that is silent for longer is taken for dead and
 killed.
 """
-CLOSING_SECONDS = 5.0
+ACTOR_CLOSING_SECONDS = 5.0
 """Seconds that an actor is given to end its processes."""
 OTHER_CALLS_AT_ONCE = 4
 """Calls of an actor that are no verdicts: live, doing, stop, close."""
@@ -68,12 +68,12 @@ class RayJudge(PlacedJudge):
         self._actor.stop.remote(number)
 
     def close(self) -> None:
-        """Closes the judge within `CLOSING_SECONDS`, then kills its actor; verdicts under way raise PoolClosed."""
+        """Closes the judge within `ACTOR_CLOSING_SECONDS`, then kills its actor; open verdicts raise PoolClosed."""
         import ray
 
         self._closing = True
         with contextlib.suppress(Exception):  # whatever it says, it is killed
-            ray.get(self._actor.close.remote(), timeout=CLOSING_SECONDS)
+            ray.get(self._actor.close.remote(), timeout=ACTOR_CLOSING_SECONDS)
         with contextlib.suppress(Exception):
             ray.kill(self._actor)
         self._close_verdicts()

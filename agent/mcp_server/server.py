@@ -32,7 +32,7 @@ INSTRUCTIONS = (
     "and profile. `outcome` is the verdict; `failure` says where to look. A verdict that is still running is fetched "
     "with result. Every answer tells the budget that is left."
 )
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class KernelServer(MCPServer[Any]):

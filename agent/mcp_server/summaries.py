@@ -15,7 +15,7 @@ from kernelwright.agent.mcp_server.answers import (
 )
 from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Speedup
 
-FAULTS_OF_NO_CANDIDATE = frozenset(
+FAULTS_BEFORE_COMPILATION = frozenset(
     {Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.IMPORT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT}
 )
 """Faults of a text that is no candidate, or whose own kernels do not do the work."""
@@ -25,7 +25,7 @@ MAX_TRACEBACK_CHARACTERS = 1500
 
 def outcome_of(question: Question, report: Report, baseline: str = "eager") -> VerdictOutcome:
     """The one word for a report."""
-    if report.failure is not None and report.failure.fault in FAULTS_OF_NO_CANDIDATE:
+    if report.failure is not None and report.failure.fault in FAULTS_BEFORE_COMPILATION:
         return VerdictOutcome.INVALID
     if question is Question.COMPILE:
         return VerdictOutcome.COMPILED if report.failure is None else VerdictOutcome.NOT_COMPILED

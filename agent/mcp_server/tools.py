@@ -27,7 +27,7 @@ from kernelwright.tools.report import InfrastructureError
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-ANSWER_SECONDS = 45.0
+TOOL_ANSWER_SECONDS = 45.0
 """How long a tool waits for its own verdict before it answers `running`: clients give up after 60 seconds."""
 
 ProblemArgument = Annotated[
@@ -186,7 +186,7 @@ class Tools:
 
     async def result(
         self, verdict_id: VerdictId,
-        wait_seconds: Annotated[float, Field(ge=0.0, le=ANSWER_SECONDS, description="For a running one.")] = 20.0,
+        wait_seconds: Annotated[float, Field(ge=0.0, le=TOOL_ANSWER_SECONDS, description="For a running one.")] = 20.0,
         report: Annotated[bool, Field(description="Answer the whole report as JSON too.")] = False,
         source: Annotated[bool, Field(description="Answer the candidate's text too.")] = False,
     ) -> CallToolResult:  # fmt: skip
@@ -215,7 +215,7 @@ class Tools:
         begun = await asyncio.to_thread(self._judging.submit, asked)
         if begun.state is not AnswerState.RUNNING or begun.verdict_id is None:
             return _told(begun)
-        await self._wait(begun.verdict_id, ANSWER_SECONDS)
+        await self._wait(begun.verdict_id, TOOL_ANSWER_SECONDS)
         return _told(await asyncio.to_thread(self._judging.result, begun.verdict_id))
 
     async def _wait(self, verdict_id: str, seconds: float) -> None:

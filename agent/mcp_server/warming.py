@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
 
-WARMING_PROBLEM = "vector_add"
+MCP_WARMING_PROBLEM = "vector_add"
 WARMING_CANDIDATE = """
 import torch
 import triton
@@ -38,5 +38,5 @@ def warm(evaluator: Evaluator) -> None:
     from kernelwright.tools.pipeline import Options
 
     evaluator.evaluate(
-        find_by_name(WARMING_PROBLEM), WARMING_CANDIDATE, Options(sizes=1, profile=False, torch_compile=False)
+        find_by_name(MCP_WARMING_PROBLEM), WARMING_CANDIDATE, Options(sizes=1, profile=False, torch_compile=False)
     )

@@ -15,7 +15,7 @@ PREFIX = "kernelbench:"
 CHECKOUT_URL = "https://github.com/ScalingIntelligence/KernelBench"
 USUAL_LEVELS = (1, 2, 3)
 """The levels of a suite for which no level is given: level 4 downloads models."""
-COLUMNS = ("code", "level", "name", "problem_id")
+KERNELBENCH_COLUMNS = ("code", "level", "name", "problem_id")
 
 
 class SuiteEntry(NamedTuple):
@@ -99,13 +99,13 @@ def _rows(file: Path) -> list[SuiteEntry]:
     except ImportError:
         raise ProblemError(f"reading {file} needs pyarrow: pip install pyarrow, or give a checkout instead") from None
     try:
-        rows = parquet.read_table(file, columns=list(COLUMNS)).to_pylist()
+        rows = parquet.read_table(file, columns=list(KERNELBENCH_COLUMNS)).to_pylist()
         return [
             SuiteEntry(int(r["level"]), int(r["problem_id"]), _stem(r["name"], r["problem_id"]), None, str(r["code"]))
             for r in rows
         ]
     except (pyarrow.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        wanted = ", ".join(COLUMNS)
+        wanted = ", ".join(KERNELBENCH_COLUMNS)
         raise ProblemError(
             f"{file} is not KernelBench's data set (a parquet file with the columns {wanted}): "
             f"{str(error).splitlines()[0]}"

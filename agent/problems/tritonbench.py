@@ -18,7 +18,7 @@ from kernelwright.agent.problems.tritonbench_cases import NotAProblem, convert
 from kernelwright.tools.problem import Problem, ProblemError
 
 PREFIX = "tritonbench-t:"
-FOLDER = "TritonBench_T_v1"
+TRITONBENCH_FOLDER = "TritonBench_T_v1"
 LISTING_FILE = "TritonBench_T_v1.jsonl"
 
 
@@ -50,7 +50,7 @@ def suite(path: Path) -> list[Problem]:
 
 def is_checkout(path: Path) -> bool:
     """Whether a folder holds the T channel, in one of the places where a checkout has it."""
-    return any(f.name == FOLDER and f.is_dir() for f in _folders(path))
+    return any(f.name == TRITONBENCH_FOLDER and f.is_dir() for f in _folders(path))
 
 
 def refused_operators(path: Path) -> dict[str, str]:
@@ -80,14 +80,16 @@ def _problem(file: Path, case: int | None, title: str) -> Problem:
 
 
 def _folders(path: Path) -> tuple[Path, ...]:
-    return path / "data" / FOLDER, path / FOLDER, path
+    return path / "data" / TRITONBENCH_FOLDER, path / TRITONBENCH_FOLDER, path
 
 
 def _files(path: Path) -> list[Path]:
-    folder = next((f for f in _folders(path) if f.name == FOLDER and f.is_dir()), None)
+    folder = next((f for f in _folders(path) if f.name == TRITONBENCH_FOLDER and f.is_dir()), None)
     files = sorted(folder.glob("*.py")) if folder else []
     if not files:
-        raise ProblemError(f"{path} holds no TritonBench-T: it should hold data/{FOLDER}/*.py, as in its repository")
+        raise ProblemError(
+            f"{path} holds no TritonBench-T: it should hold data/{TRITONBENCH_FOLDER}/*.py, as in its repository"
+        )
     return files
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import httpx2
 
 UNAUTHORIZED = 401
-BATCH_BYTES = 8 * 2**20
+REQUEST_BATCH_BYTES = 8 * 2**20
 """The most bytes of one request with several candidates."""
 Named = str | Path | Problem
 """A problem: a name of the server's catalogue, the path of a file here, or a Problem."""
@@ -284,7 +284,7 @@ def _one_request(waiting: list[int], bodies: Sequence[dict[str, Any]]) -> tuple[
     size = count = 0
     while count < min(MAX_BATCH, len(waiting)):
         size += len(json.dumps(bodies[waiting[count]]))
-        if count and size > BATCH_BYTES:
+        if count and size > REQUEST_BATCH_BYTES:
             break
         count += 1
     return waiting[:count], waiting[count:]

@@ -32,7 +32,7 @@ from kernelwright.tools.hardware.open_files import raise_open_files_limit
 
 GRACE_SECONDS = 5
 """Seconds that answers under way are given when the server is stopped."""
-IDLE_SECONDS = 65
+CONNECTION_IDLE_SECONDS = 65
 """Seconds for which a connection is kept between two requests. Clients keep theirs for less (httpx 5, others up to 60);
 otherwise one would send its next request into a connection that is being closed.
 """
@@ -129,7 +129,7 @@ def _config(plan: ServerOptions, context: Context) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(context, plan.body_seconds), http=protocol, ws="none", loop="asyncio", lifespan="on",
         log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
-        timeout_keep_alive=IDLE_SECONDS, backlog=MAX_WAITING_CONNECTIONS,
+        timeout_keep_alive=CONNECTION_IDLE_SECONDS, backlog=MAX_WAITING_CONNECTIONS,
     )  # fmt: skip
 
 

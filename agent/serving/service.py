@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from kernelwright.agent.judging.pool import (
-    MAX_ATTEMPTS,
+    MAX_VERDICT_ATTEMPTS,
     DeviceKind,
     JudgeLost,
     JudgePool,
@@ -307,7 +307,7 @@ class JudgeService:
             if attempt.outcome is not Outcome.LOST:
                 break
             lost += 1
-        if lost < MAX_ATTEMPTS:
+        if lost < MAX_VERDICT_ATTEMPTS:
             queued = {"state": State.QUEUED.value, "started": None}
             self.record.end_attempt(verdict_id, Outcome.LOST, why, queued)
             self._wait_again(verdict_id)

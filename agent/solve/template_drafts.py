@@ -9,7 +9,7 @@ from kernelwright.agent.solve.draft_process import DraftProcess
 from kernelwright.policies.inductor.draft import Draft
 from kernelwright.policies.transformations.draft import (
     TRANSFORMATION_SECONDS,
-    WARM_UP_ENTRY,
+    TRANSFORMATION_WARM_UP,
     may_transform,
     transform,
 )
@@ -22,7 +22,7 @@ class TemplateDrafter:
 
     def __init__(self, say: Callable[[str], None] = lambda _: None, seconds: float = TRANSFORMATION_SECONDS) -> None:
         """seconds: for each draft, and never more than TRANSFORMATION_SECONDS."""
-        self._say, self._process = say, DraftProcess(WARM_UP_ENTRY)
+        self._say, self._process = say, DraftProcess(TRANSFORMATION_WARM_UP)
         self._seconds = min(seconds, TRANSFORMATION_SECONDS)
 
     def draft(self, problem: Problem) -> Draft | None:

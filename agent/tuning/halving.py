@@ -10,7 +10,7 @@ from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 
 FIRST_CALLS = 4
-MAX_ROUNDS = 7
+MAX_HALVING_ROUNDS = 7
 
 Measure = Callable[[str, int, int], Sequence[float] | None]
 """Key, round and number of calls -> milliseconds of each call; None where the configuration is wrong or cannot be
@@ -50,7 +50,7 @@ class HalvingOutcome:
         found = {
             key: summarise_samples(times) for key, times in self.samples.items() if times and key not in self.failed
         }
-        return dict(sorted(found.items(), key=lambda i: (-self.dropped.get(i[0], MAX_ROUNDS), i[1].median)))
+        return dict(sorted(found.items(), key=lambda i: (-self.dropped.get(i[0], MAX_HALVING_ROUNDS), i[1].median)))
 
 
 def halve(
@@ -63,7 +63,7 @@ def halve(
     """
     halved = HalvingOutcome()
     left = list(dict.fromkeys([*([always] if always else []), *keys]))
-    for number in range(MAX_ROUNDS):
+    for number in range(MAX_HALVING_ROUNDS):
         calls = FIRST_CALLS << number
         for key in list(left):
             if not budget.allows(calls):

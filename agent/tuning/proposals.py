@@ -19,7 +19,7 @@ from kernelwright.tools.tuning.kernel_text.parameters import (
 
 PROPOSALS_AT_ONCE = 8
 """Proposed at once, whatever the number of cores."""
-MAX_DRAWS = 400
+MAX_CONFIGURATION_DRAWS = 400
 """Tries for one random configuration that fits."""
 ELEMENTS_A_THREAD = (1, 256)
 """The fewest and the most elements of a block that one thread has; beyond this a compilation only shows spills, or idle
@@ -90,7 +90,7 @@ class Proposals:
 
     def _drawn(self, count: int) -> Iterator[dict[str, Setting]]:
         for _ in range(count):
-            for _ in range(MAX_DRAWS):
+            for _ in range(MAX_CONFIGURATION_DRAWS):
                 drawn = {
                     p.name: self._chance.choice(p.values) for p in self._parameters if p.role is not ParameterRole.CTAS
                 }

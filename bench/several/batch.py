@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from bench.several.candidates import Candidate, endless, read
 from bench.several.results import PhaseRequest, Results, asked
 from kernelwright.agent.judging.local_pool import LocalPool
-from kernelwright.agent.judging.pool import MAX_ATTEMPTS, DeviceKind, JudgeLost
+from kernelwright.agent.judging.pool import MAX_VERDICT_ATTEMPTS, DeviceKind, JudgeLost
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.report import Report
 
@@ -137,7 +137,7 @@ class Feeder:
             error = future.exception()
             if isinstance(error, JudgeLost):
                 lost += 1
-                if lost < MAX_ATTEMPTS:
+                if lost < MAX_VERDICT_ATTEMPTS:
                     self._ask(candidate, begun, lost)
                     continue
             report = None if error else future.result()

@@ -19,7 +19,7 @@ DRAFT_SECONDS = 90.0
 """
 SUITE_DRAFT_SECONDS = 300.0
 """Seconds for one draft of a suite: a network of a hundred layers takes over a minute."""
-GRACE_SECONDS = 10.0
+DRAFT_GRACE_SECONDS = 10.0
 """Seconds more, after which the process that has not ended its draft itself is ended."""
 POLICY_NAME = "compiler"
 """The name under which the compiler is a policy."""
@@ -90,7 +90,7 @@ def draft(
     """
     asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32,
              "seconds": seconds, "split": split}  # fmt: skip
-    answer = run(PROCESS_ENTRY, asked, seconds + GRACE_SECONDS)
+    answer = run(PROCESS_ENTRY, asked, seconds + DRAFT_GRACE_SECONDS)
     known = {name: answer[name] for name in Draft.model_fields if name in answer}
     return Draft.model_validate({**known, "mode": mode})
 

@@ -31,7 +31,7 @@ from kernelwright.worker_process import WorkerProcess
 if TYPE_CHECKING:
     import torch
 
-EXIT_SECONDS = 10.0
+POLICY_EXIT_SECONDS = 10.0
 """Seconds that the process is given to end by itself."""
 
 
@@ -124,7 +124,7 @@ class ProcessPolicy(OpenedElsewhere):
             raise PolicyUnavailable(_process_ended_message(), Trouble.SERVER) from None
         if isinstance(said, ProcessAnswer):
             assert said.trouble is not None
-            self._process.close(EXIT_SECONDS)
+            self._process.close(POLICY_EXIT_SECONDS)
             raise error_of_message(said.trouble)
         assert isinstance(said, ProcessOpened)
         return said
@@ -169,12 +169,12 @@ class ProcessPolicy(OpenedElsewhere):
         self._fail(KeyboardInterrupt())
 
     def close(self) -> None:
-        """Asks the process to end, ends it where it does not within `EXIT_SECONDS`, and joins the reader."""
+        """Asks the process to end, ends it where it does not within `POLICY_EXIT_SECONDS`, and joins the reader."""
         with contextlib.suppress(OSError), self._lock:
             self._connection.send(None)
-        self._process.wait(EXIT_SECONDS)
+        self._process.wait(POLICY_EXIT_SECONDS)
         self._process.end()
-        self._reader.join(EXIT_SECONDS)
+        self._reader.join(POLICY_EXIT_SECONDS)
         self._process.close()
 
     def _send(self, kind: type[PendingRequest] | type[WeightsMoved], *what: Any) -> Future[Any]:

@@ -24,11 +24,11 @@ from kernelwright.policies.local.process_policy import (
 if TYPE_CHECKING:
     import torch
 
-MAX_ATTEMPTS = 3
+MAX_ACTOR_ATTEMPTS = 3
 """Times that a question is asked at most when actors die over it."""
 MAX_REQUESTS_OF_AN_ACTOR = 256
 """Questions of one actor: each is a thread there."""
-POLL_SECONDS = 1.0
+ACTOR_POLL_SECONDS = 1.0
 """Seconds between two looks at whether an answer is still wanted."""
 
 
@@ -111,7 +111,7 @@ class RayPolicy(OpenedElsewhere):
         KeyboardInterrupt.
         """
         place = next(self._turns) % len(self._actors)
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(MAX_ACTOR_ATTEMPTS):
             actor = self._actors[place]
             answer = self._answer(place, actor, requests)
             if answer is None:
@@ -123,7 +123,7 @@ class RayPolicy(OpenedElsewhere):
                 raise trouble
             return [answer.completions[number] for number in range(len(requests))]
         raise PolicyUnavailable(
-            f"an actor that samples died {MAX_ATTEMPTS} times over one request: see the logs of the Ray cluster",
+            f"an actor that samples died {MAX_ACTOR_ATTEMPTS} times over one request: see the logs of the Ray cluster",
             Trouble.SERVER,
         )
 
@@ -175,14 +175,15 @@ class RayPolicy(OpenedElsewhere):
         """The revision, once an actor has the last weights; it is begun again where it has died meanwhile."""
         import ray
 
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(MAX_ACTOR_ATTEMPTS):
             actor = self._actors[place]
             try:
                 return self._take_weights(actor)
             except ray.exceptions.RayActorError:
                 self._replace(place, actor)
         raise PolicyUnavailable(
-            f"an actor that samples died {MAX_ATTEMPTS} times while loading weights: see the logs of the Ray cluster",
+            f"an actor that samples died {MAX_ACTOR_ATTEMPTS} times while loading weights: "
+            "see the logs of the Ray cluster",
             Trouble.SERVER,
         )
 
@@ -201,7 +202,7 @@ class RayPolicy(OpenedElsewhere):
 
         try:
             asked = actor.sample.remote(list(requests))
-            while not ray.wait([asked], timeout=POLL_SECONDS)[0]:
+            while not ray.wait([asked], timeout=ACTOR_POLL_SECONDS)[0]:
                 if self._answers_no_more:
                     raise KeyboardInterrupt
             return ray.get(asked)

@@ -7,9 +7,9 @@ from typing import Any
 
 from kernelwright.policies.base import Value
 
-PROCESS_ENTRY = "kernelwright.policies.transformations.process:serve"
+TRANSFORMATION_ENTRY = "kernelwright.policies.transformations.process:serve"
 """`module:function` of what runs in the sandboxed process."""
-WARM_UP_ENTRY = "kernelwright.policies.transformations.process:warm"
+TRANSFORMATION_WARM_UP = "kernelwright.policies.transformations.process:warm"
 TRANSFORMATION_SECONDS = 30.0
 
 ALGEBRA_MARK = "# Exact algebra: operations of the problem are not made. What that gains is no speed of the same work."
@@ -72,6 +72,6 @@ def transform(source: str, run: Runner, seconds: float = TRANSFORMATION_SECONDS)
     """Returns the draft for a problem's text. Never raises for a faulty problem."""
     if not may_transform(source):
         return TransformedDraft(refused="it names nothing that is transformed")
-    answer = run(PROCESS_ENTRY, {"source": source}, seconds)
+    answer = run(TRANSFORMATION_ENTRY, {"source": source}, seconds)
     known = {name: answer[name] for name in TransformedDraft.model_fields if name in answer}
     return TransformedDraft.model_validate(known)

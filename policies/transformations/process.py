@@ -18,7 +18,7 @@ from kernelwright.policies.transformations.row_reduction import write_row_reduct
 from kernelwright.policies.transformations.split_product import write_split_product
 from kernelwright.program_arguments import no_program_arguments
 
-WARM_UP_PROBLEM = """
+TRANSFORMATION_PROBLEM = """
 import torch
 class Model(torch.nn.Module):
     def forward(self, q, k, v):
@@ -41,7 +41,7 @@ class Channel(Protocol):
 
 def warm() -> None:
     """Forked processes inherit the imports."""
-    answer(WARM_UP_PROBLEM)
+    answer(TRANSFORMATION_PROBLEM)
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:

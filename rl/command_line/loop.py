@@ -55,7 +55,7 @@ class CycleOptions:
         }  # fmt: skip
 
 
-MODES = Modes({"--how online": ("lag",), "--how log": ()})
+LOOP_MODES = Modes({"--how online": ("lag",), "--how log": ()})
 
 
 @expand_groups
@@ -82,7 +82,7 @@ def loop(
     asked: dict[str, Any] = {"policy": policy, "output": out}
     for group in groups:
         asked |= group.fields()
-    MODES.refuse_unused(context, f"--how {cycle.how}")
+    LOOP_MODES.refuse_unused(context, f"--how {cycle.how}")
     options = LoopOptions(**asked)
     check_loop(options)
     _looped(options, as_json)

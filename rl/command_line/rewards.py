@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kernelwright.store.database import Store
     from kernelwright.store.records import CandidateFilter
 
-MODES = Modes(
+REWARDS_MODES = Modes(
     {
         "--presets": ("presets",),
         "--explain": ("explain", "db", "reward"),
@@ -46,7 +46,7 @@ def rewards(
     from kernelwright.store.records import CandidateFilter
 
     chosen_mode = "--presets" if presets else "--explain" if explain is not None else ""
-    MODES.refuse_unused(context, chosen_mode or ("--quarantine" if quarantine else "scoring"))
+    REWARDS_MODES.refuse_unused(context, chosen_mode or ("--quarantine" if quarantine else "scoring"))
     if presets:
         _presets(as_json)
         return
@@ -65,14 +65,16 @@ def rewards(
 def _presets(as_json: bool) -> None:
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.rl.command_line.show.rewards import presets_view
-    from kernelwright.rl.credit.formula import PRESETS
+    from kernelwright.rl.credit.formula import FORMULA_PRESETS
 
     if as_json:
         import json
 
-        typer.echo(json.dumps({name: preset.model_dump(mode="json") for name, preset in PRESETS.items()}, indent=2))
+        typer.echo(
+            json.dumps({name: preset.model_dump(mode="json") for name, preset in FORMULA_PRESETS.items()}, indent=2)
+        )
     else:
-        console().print(presets_view(tuple(PRESETS.values())))
+        console().print(presets_view(tuple(FORMULA_PRESETS.values())))
 
 
 def _explain(store: Store, id: int, formula: Formula, as_json: bool) -> None:

@@ -115,7 +115,7 @@ class MethodOptions:
 
 
 POLICIES = Modes({"--policy": ("policy",), "--base": ("base",)})
-MODES = Modes(
+TRAIN_MODES = Modes(
     {
         "--from-trajectories": names_of(LogChoice),
         "--online": names_of(RolloutOptions, EngineOptions) | {"online"},
@@ -150,7 +150,7 @@ def train(
 
     if (log.from_trajectories is None) == (not online):
         raise InputError("give --from-trajectories DB or --online")
-    MODES.refuse_unused(context, "--online" if online else "--from-trajectories")
+    TRAIN_MODES.refuse_unused(context, "--online" if online else "--from-trajectories")
     POLICIES.refuse_unused(context, "--policy" if model.base is None else "--base")
     shared = {
         **model.fields(), **method.fields(), **reward.fields(), **trainer.fields(), **distribution.fields(),

@@ -79,7 +79,7 @@ class Formula(Value):
     @property
     def label(self) -> str:
         """The formula as the store names it: `default@1`, and a digest where weights are the user's own."""
-        shipped = PRESETS.get(self.name)
+        shipped = FORMULA_PRESETS.get(self.name)
         if shipped == self:
             return f"{self.name}@{self.version}"
         import hashlib
@@ -93,7 +93,7 @@ class Formula(Value):
 DEFAULT_FORMULA = "default"
 EXECUTION_FORMULA = "execution"
 
-PRESETS: dict[str, Formula] = {
+FORMULA_PRESETS: dict[str, Formula] = {
     formula.name: formula
     for formula in (
         Formula(
@@ -131,8 +131,8 @@ PRESETS: dict[str, Formula] = {
 
 def find_formula(name: str) -> Formula:
     """Returns a preset by its name, or reads a JSON file of a Formula. Raises InputError."""
-    if name in PRESETS:
-        return PRESETS[name]
+    if name in FORMULA_PRESETS:
+        return FORMULA_PRESETS[name]
     from pathlib import Path
 
     from pydantic import ValidationError
@@ -140,7 +140,7 @@ def find_formula(name: str) -> Formula:
     path = Path(name).expanduser()
     if path.suffix != ".json" or not path.is_file():
         raise InputError(
-            f"no reward {name!r}: choose {', '.join(PRESETS)}, or give a .json file with a formula's weights"
+            f"no reward {name!r}: choose {', '.join(FORMULA_PRESETS)}, or give a .json file with a formula's weights"
         )
     try:
         return Formula.model_validate_json(path.read_bytes())

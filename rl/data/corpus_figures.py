@@ -16,7 +16,7 @@ from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Row, read_rows
 from kernelwright.tools.report import Value
 
-QUANTILES = (0.05, 0.5, 0.95, 1.0)
+LENGTH_QUANTILES = (0.05, 0.5, 0.95, 1.0)
 
 
 class CorpusFacts(Value):
@@ -148,4 +148,8 @@ class Tally:
 
 def _quantiles(values: list[int]) -> dict[str, int]:
     ordered = sorted(values)
-    return {f"{q:g}": ordered[min(math.ceil(q * len(ordered)), len(ordered)) - 1] for q in QUANTILES} if ordered else {}
+    return (
+        {f"{q:g}": ordered[min(math.ceil(q * len(ordered)), len(ordered)) - 1] for q in LENGTH_QUANTILES}
+        if ordered
+        else {}
+    )

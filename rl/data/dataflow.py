@@ -19,7 +19,7 @@ from functools import lru_cache
 from kernelwright.rl.data.operation_names import (
     COMMUTATIVE,
     LAYOUT_AND_TYPE_OPERATIONS,
-    OPERATORS,
+    OPERATION_NAMES,
     canonical_operation,
     einsum_name,
 )
@@ -166,7 +166,7 @@ class DataflowTracer:
     def _operator(self, op: ast.operator, left: str, right: str) -> str:
         if left == right == CONSTANT:
             return CONSTANT
-        name = OPERATORS.get(type(op).__name__, type(op).__name__)
+        name = OPERATION_NAMES.get(type(op).__name__, type(op).__name__)
         if name == "mul" and _node("sigmoid", left) == right:
             return _node("silu", left)
         if name == "mul" and _node("sigmoid", right) == left:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-OPERATORS = {
+OPERATION_NAMES = {
     "Add": "add",
     "Sub": "sub",
     "Mult": "mul",

@@ -13,7 +13,7 @@ from kernelwright.rl.worker_pool import call_before_exit, process_pool
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
 
-CLOSING_SECONDS = 4.0
+WORKER_CLOSING_SECONDS = 4.0
 _here: dict[str, Any] = {}
 """The state of this process: its evaluator."""
 
@@ -59,7 +59,7 @@ def _close_in_time() -> None:
 
     closing = threading.Thread(target=_close, daemon=True)
     closing.start()
-    closing.join(CLOSING_SECONDS)
+    closing.join(WORKER_CLOSING_SECONDS)
     if closing.is_alive():
         remove_empty()
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from kernelwright.errors import InputError
-from kernelwright.rl.credit.formula import DEFAULT_FORMULA, EXECUTION_FORMULA, PRESETS, Formula, find_formula
+from kernelwright.rl.credit.formula import DEFAULT_FORMULA, EXECUTION_FORMULA, FORMULA_PRESETS, Formula, find_formula
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter
@@ -26,7 +26,7 @@ def choose_formula(store: Store, asked: str, chosen: CandidateFilter | None = No
         return find_formula(asked)
     wanted = (chosen or CandidateFilter()).with_(state=State.JUDGED, correct=True)
     timed, right = store.count(wanted.with_(min_speedup=0.0)), store.count(wanted)
-    return PRESETS[DEFAULT_FORMULA if timed and 2 * timed >= right else EXECUTION_FORMULA]
+    return FORMULA_PRESETS[DEFAULT_FORMULA if timed and 2 * timed >= right else EXECUTION_FORMULA]
 
 
 def parse_filter(asked: Sequence[str]) -> CandidateFilter:

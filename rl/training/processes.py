@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kernelwright.errors import InputError
 
-MAX_WAIT = timedelta(hours=2)
+MAX_PROCESS_WAIT = timedelta(hours=2)
 """Longest time that a process waits for the slowest process's round."""
 
 
@@ -103,7 +103,7 @@ def _waiting_room() -> Any:
     """
     import torch.distributed as distributed
 
-    return distributed.new_group(backend="gloo", timeout=MAX_WAIT)
+    return distributed.new_group(backend="gloo", timeout=MAX_PROCESS_WAIT)
 
 
 def gather_from_all(place: ProcessRank, own: Callable[[], Any]) -> list[Any]:

@@ -20,7 +20,7 @@ POOL_CONNECTIONS = 8
 """Connections that stay open to a server."""
 MAX_OVERFLOW_CONNECTIONS = 32
 """Further connections that one process may open at once: a server allows 100 in all by default."""
-CONNECT_SECONDS = 10
+DATABASE_CONNECT_SECONDS = 10
 """Seconds that a server may take to accept a connection; `connect_timeout` in the URL names others."""
 DRIVER_OF_SCHEME = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 """Names that libpq and many hosts give, and the driver for them."""
@@ -70,7 +70,7 @@ def open_server(url: URL, readonly: bool, wait: float) -> Engines:
     process's lock.
     """
     postgres = url.drivername == "postgresql+psycopg"
-    timeout = {"connect_timeout": CONNECT_SECONDS} if postgres and "connect_timeout" not in url.query else {}
+    timeout = {"connect_timeout": DATABASE_CONNECT_SECONDS} if postgres and "connect_timeout" not in url.query else {}
     pool: dict[str, Any] = {"pool_size": POOL_CONNECTIONS, "max_overflow": MAX_OVERFLOW_CONNECTIONS - POOL_CONNECTIONS}
     try:
         engine = create_engine(url, pool_pre_ping=True, connect_args=timeout, **pool)

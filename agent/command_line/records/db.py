@@ -23,7 +23,9 @@ Correct = Annotated[bool | None, typer.Option("--correct/--incorrect", help="Sea
 Limit = Annotated[int, typer.Option(min=1, help="Lines that search shows.")]
 
 
-MODES = Modes({"db search": ("run", "correct", "limit")} | {f"db {name}": () for name in ACTIONS if name != "search"})
+DATABASE_MODES = Modes(
+    {"db search": ("run", "correct", "limit")} | {f"db {name}": () for name in ACTIONS if name != "search"}
+)
 
 
 def db(
@@ -46,7 +48,7 @@ def db(
         raise InputError(f"db {action}: choose {', '.join(ACTIONS)}")
     if bool(words) != (action == "search"):
         raise InputError("db search needs words, and the other actions take none")
-    MODES.refuse_unused(context, f"db {action}")
+    DATABASE_MODES.refuse_unused(context, f"db {action}")
     if action == "search":
         _search(" ".join(words or []), where, run, correct, limit, as_json)
     else:

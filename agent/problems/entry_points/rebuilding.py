@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kernelwright.agent.problems.entry_points.object_sources import ObjectSources
 
 Call = tuple[list[Any], dict[str, Any]]
-ADVICE = "give the constructor's arguments too, as init={'width': 64}"
+REBUILDING_ADVICE = "give the constructor's arguments too, as init={'width': 64}"
 MAX_TRIALS = 300
 """Modules that are built, without data, to find the constructor's arguments."""
 PLACES = frozenset({"device", "dtype"})
@@ -44,7 +44,7 @@ def recovered_arguments(module: torch.nn.Module) -> Call:
             return [], {**named, **choice}
     missing = [p.name for p in unknown if p.default is p.empty]
     reason = f"{', '.join(missing)} is no attribute" if missing else "another one has other weights"
-    raise ProblemError(f"how this {type(module).__name__} was built cannot be read ({reason}): {ADVICE}")
+    raise ProblemError(f"how this {type(module).__name__} was built cannot be read ({reason}): {REBUILDING_ADVICE}")
 
 
 def _kept_arguments(module: torch.nn.Module) -> tuple[dict[str, Any], list[inspect.Parameter]]:
@@ -156,7 +156,9 @@ def expression_of(value: Any, sources: ObjectSources) -> str:
     if hasattr(value, "to_diff_dict"):  # a configuration of transformers
         known = set(inspect.signature(type(value)).parameters)
         return _call(type(value), [], {k: v for k, v in value.to_diff_dict().items() if k in known}, sources)
-    raise ProblemError(f"a {type(value).__name__} among the constructor's arguments cannot be written out: {ADVICE}")
+    raise ProblemError(
+        f"a {type(value).__name__} among the constructor's arguments cannot be written out: {REBUILDING_ADVICE}"
+    )
 
 
 def _call(kind: type, args: list[Any], named: dict[str, Any], sources: ObjectSources) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernelwright.rl.training.plan import TrainingPlan
     from kernelwright.rl.training.report import TrainingResult
 
-COLUMNS: tuple[tuple[str, str, str], ...] = (
+TABLE_COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("reward", "reward", "{:.3f}"), ("pass_at_1", "pass@1", "{:.1%}"), ("compile_rate", "compiles", "{:.1%}"),
     ("repair_rate", "repairs", "{:.1%}"),
     ("loss", "loss", "{:.4f}"), ("drift/kl", "KL", "{:.4f}"), ("drift/effective_sample_size", "ESS", "{:.2f}"),
@@ -122,7 +122,7 @@ def step_table(steps: list[tuple[int, dict[str, float]]], of: int) -> Table:
     """Shows the figures of the last steps; `of` is the number of all steps."""
     from rich.table import Table
 
-    known = [column for column in COLUMNS if any(column[0] in figures for _, figures in steps)]
+    known = [column for column in TABLE_COLUMNS if any(column[0] in figures for _, figures in steps)]
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column(f"step / {of}", justify="right")
     for _, title, _ in known:
@@ -134,7 +134,7 @@ def step_table(steps: list[tuple[int, dict[str, float]]], of: int) -> Table:
 
 def plain_line(step: int, steps: int, figures: dict[str, float]) -> str:
     """Returns one step as a line of text, for an output that is no terminal."""
-    said = [f"{title} {form.format(figures[name])}" for name, title, form in COLUMNS if name in figures]
+    said = [f"{title} {form.format(figures[name])}" for name, title, form in TABLE_COLUMNS if name in figures]
     return f"step {step}/{steps}: {', '.join(said)}"
 
 

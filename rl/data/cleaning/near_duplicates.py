@@ -16,7 +16,7 @@ SHINGLE_TOKENS = 5
 NEAR_COPY_SIMILARITY = 0.7
 BANDS, IN_BAND = 25, 5
 """A pair of likeness 0.7 shares a band with probability 1 - (1 - 0.7^5)^25 = 0.99."""
-SEED = 1
+MINHASH_SEED = 1
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|[^\s\w]")
 
 
@@ -30,7 +30,7 @@ def minhash_signature(text: str) -> Any:
         " ".join(tokens[i : i + SHINGLE_TOKENS]).encode("utf-8", "replace")
         for i in range(max(len(tokens) - SHINGLE_TOKENS + 1, 1))
     }
-    sketch = MinHash(num_perm=PERMUTATIONS, seed=SEED, hashfunc=zlib.crc32)
+    sketch = MinHash(num_perm=PERMUTATIONS, seed=MINHASH_SEED, hashfunc=zlib.crc32)
     sketch.update_batch(sorted(shingles))
     return sketch.hashvalues.astype(np.uint32)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from kernelwright.errors import InputError
 from kernelwright.rl.data.importing.formats import ImportResult, count_skipped
-from kernelwright.rl.data.importing.inductor import GENERATED_LICENCE, rows_of
+from kernelwright.rl.data.importing.inductor import INDUCTOR_LICENCE, rows_of
 from kernelwright.rl.data.rows import Row, write_rows
 from kernelwright.rl.worker_pool import process_pool
 from kernelwright.tools.problem import Problem
@@ -36,7 +36,7 @@ def collect_kernels(problems: Sequence[Problem], out: Path, device: str, say: Ca
                     count_skipped(skipped, trouble)
                 for code in codes:
                     facts = {"problem": problem.name, "reference": problem.source, "family": problem.family}
-                    yield from rows_of(code, "", problem.name, GENERATED_LICENCE, skipped, **facts)
+                    yield from rows_of(code, "", problem.name, INDUCTOR_LICENCE, skipped, **facts)
 
         found = list(rows())
     if not found:

@@ -21,7 +21,7 @@ from kernelwright.tools.parsing import parse_module
 OUTPUT, GRAPH = "output_code.py", "fx_graph_readable.py"
 MAX_GRAPH_CHARACTERS = 6000
 """Characters of a whole graph that stand in a prompt where Inductor did not say which part is the kernel's."""
-GENERATED_LICENCE = "generated"
+INDUCTOR_LICENCE = "generated"
 """The licence that is noted for code that Inductor wrote for a program of ours: it belongs to nobody."""
 _IMPORTS = {
     "triton_helpers": "from torch._inductor.runtime import triton_helpers",

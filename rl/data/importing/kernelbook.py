@@ -20,7 +20,7 @@ from kernelwright.tools.parsing import parse_module
 
 COLUMNS = ("python_code", "triton_code")
 PROVENANCE_FIELDS = ("licenses", "license", "repo_name", "module_name", "uuid", "entry_point")
-BATCH_ROWS = 256
+KERNELBOOK_BATCH_ROWS = 256
 REFERENCE_CLASS, CANDIDATE_CLASS = "Model", "ModelNew"
 
 
@@ -39,7 +39,9 @@ def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterato
             if missing := [name for name in COLUMNS if name not in names]:
                 raise InputError(f"{file} has no column {', '.join(missing)}: it needs {' and '.join(COLUMNS)}")
             columns = [*COLUMNS, *(name for name in PROVENANCE_FIELDS if name in names)]
-            for cells in (c for batch in parquet.iter_batches(BATCH_ROWS, columns=columns) for c in batch.to_pylist()):
+            for cells in (
+                c for batch in parquet.iter_batches(KERNELBOOK_BATCH_ROWS, columns=columns) for c in batch.to_pylist()
+            ):
                 if row := _row(file, cells, options, skipped):
                     yield row
         except (pa.ArrowException, OSError) as error:

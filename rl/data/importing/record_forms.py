@@ -23,7 +23,7 @@ TEXT_PAIR_FIELDS = (
 """Names of prompt and answer: of trl, OpenAI's completions, preference data, Alpaca, Dolly, question answering."""
 GROUP_FIELD = "completions"
 """Several replies to one prompt, each with its verdict, as `agent export --format grpo` writes them."""
-ROLES = {
+CHAT_ROLES = {
     "system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER, "human": Role.USER,
     "assistant": Role.ASSISTANT, "gpt": Role.ASSISTANT, "model": Role.ASSISTANT, "bot": Role.ASSISTANT,
     "chatgpt": Role.ASSISTANT,
@@ -171,10 +171,10 @@ def _message(entry: Any) -> Message:
     if not isinstance(entry, dict):
         raise UnusableRecord("conversations with a message that has no role")
     name = str(entry.get("role") or entry.get("from") or "").lower()
-    if name not in ROLES:
+    if name not in CHAT_ROLES:
         raise UnusableRecord(f"conversations with a message of {name or 'nobody'}: system, user and assistant are read")
     content = entry["content"] if entry.get("content") is not None else entry.get("value")
-    return Message(role=ROLES[name], content=_text(content))
+    return Message(role=CHAT_ROLES[name], content=_text(content))
 
 
 def _text(value: Any) -> str:

@@ -18,7 +18,7 @@ from kernelwright.rl.data.rows import Kind, Row, row_of
 from kernelwright.tools.parsing import parse_module
 
 ALLOWED_IMPORTS = ("torch", "triton", "math")
-MAX_FILE_BYTES = 1 << 20
+MAX_SOURCE_FILE_BYTES = 1 << 20
 """Bytes of a file that is read."""
 BUILTINS = frozenset(dir(builtins))
 
@@ -37,7 +37,7 @@ def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterato
     if not files:
         raise InputError(f"{path} holds no .py file")
     for file in files:
-        if file.is_symlink() or file.stat().st_size > MAX_FILE_BYTES:
+        if file.is_symlink() or file.stat().st_size > MAX_SOURCE_FILE_BYTES:
             count_skipped(skipped, "link, or over 1 MiB")
             continue
         text = file.read_text(encoding="utf-8", errors="replace")

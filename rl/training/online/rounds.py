@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options
 
 TARGET_WITHOUT_GPU = "sm_90"
-SEED_STEP = 7_368_787
+ROUND_SEED_STEP = 7_368_787
 
 
 class Round(NamedTuple):
@@ -140,7 +140,7 @@ def settings_of(options: OnlineOptions, policy: Policy, step: int) -> Settings:
     return Settings(
         policy=policy.name, targets=(TARGET_WITHOUT_GPU,), device="cpu", budgets=Budgets(turns=options.turns),
         temperature=options.temperature,
-        reply_tokens=options.reply_tokens, seed=(options.seed * 1_000_003 + step * SEED_STEP) % 2**31,
+        reply_tokens=options.reply_tokens, seed=(options.seed * 1_000_003 + step * ROUND_SEED_STEP) % 2**31,
         prompt_version=Prompts(policy.prompt_form).version, own_work=options.own_work,
     )  # fmt: skip
 

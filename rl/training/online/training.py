@@ -12,7 +12,7 @@ from typing import Any
 
 from kernelwright.agent.databases import open_store, verdict_cache_folder
 from kernelwright.agent.interrupts import STOPPING_AFTER_STEP, stop_on_interrupt
-from kernelwright.rl.credit.formula import DEFAULT_FORMULA, EXECUTION_FORMULA, PRESETS, Formula, find_formula
+from kernelwright.rl.credit.formula import DEFAULT_FORMULA, EXECUTION_FORMULA, FORMULA_PRESETS, Formula, find_formula
 from kernelwright.rl.log.defaults import AUTO
 from kernelwright.rl.training.checkpoints import facts_of, newest_checkpoint, prepare_output, training_id
 from kernelwright.rl.training.from_log import (
@@ -59,7 +59,7 @@ def formula_of(options: OnlineOptions) -> Formula:
 
     on_gpu = options.judge.startswith("cuda")
     if options.reward == AUTO:
-        return PRESETS[DEFAULT_FORMULA if on_gpu else EXECUTION_FORMULA]
+        return FORMULA_PRESETS[DEFAULT_FORMULA if on_gpu else EXECUTION_FORMULA]
     formula = find_formula(options.reward)
     if formula.needs_gpu and not on_gpu:
         raise InputError(

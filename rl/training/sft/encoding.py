@@ -25,7 +25,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 if TYPE_CHECKING:
     import numpy as np
 
-BATCH_ROWS = 1024
+ENCODING_BATCH_ROWS = 1024
 _REPAIR = re.compile(
     r"\Arepair\n(?P<reference>.*)\n# candidate\n(?P<code>.*)\n# (?P<feedback>\w+: [^\n]*(?:\n# [^\n]*)?)\Z", re.DOTALL
 )
@@ -107,7 +107,7 @@ def encode(rows: Iterable[Row], tokenizer: Any, choice: RowSelection, held_rows:
 def encode_rows(rows: Iterable[Row], tokenizer: Any, choice: RowSelection) -> Iterator[EncodedRow]:
     """Yields encoded rows in the order of the corpus, a thousand at a time."""
     writer, chosen = _Writer(tokenizer, choice), iter(rows)
-    while batch := list(islice(chosen, BATCH_ROWS)):
+    while batch := list(islice(chosen, ENCODING_BATCH_ROWS)):
         found = [one for row in batch for one in writer.pairs(row)]
         texts = [pair for pair in found if isinstance(pair, PromptAndAnswer)]
         prompts = iter(_ids(tokenizer, [pair.prompt for pair in texts]))

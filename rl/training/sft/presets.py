@@ -111,7 +111,7 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-DECIDED_FIELDS = (
+PRESET_FIELDS = (
     *("output_dir", "use_cpu", "seed"),
     *("dataset_kwargs", "shuffle_dataset", "remove_unused_columns", "completion_only_loss", "eval_strategy"),
 )
@@ -130,5 +130,5 @@ def sft_config(preset: Preset, given: Mapping[str, Any], **fixed: Any) -> Any:
 
     check_settings(SFTConfig, given)
     defaults = {**preset.config, **fixed}
-    decided = {name: defaults.pop(name) for name in DECIDED_FIELDS if name in defaults}
+    decided = {name: defaults.pop(name) for name in PRESET_FIELDS if name in defaults}
     return make_config(SFTConfig, defaults=defaults, given=given, decided=decided)

@@ -44,7 +44,18 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 SETTINGS_FILE = "asked.json"
-COLUMNS = ("id", "kind", "prompt", "completion", "messages", "problem", "reference", "split", "correct", "source")
+TRAINED_COLUMNS = (
+    "id",
+    "kind",
+    "prompt",
+    "completion",
+    "messages",
+    "problem",
+    "reference",
+    "split",
+    "correct",
+    "source",
+)
 
 
 def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningResult:
@@ -66,7 +77,7 @@ def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningR
     longest = int(options.settings.get("max_length") or preset.config["max_length"])
     choice = options.choice.with_(longest=longest)
     drawn = encoded_drawn_rows(options.drawn, options.drawn_seed, options.workers, options.against, tokenizer, choice)
-    read = encode_rows(read_rows(corpus, COLUMNS), tokenizer, choice)
+    read = encode_rows(read_rows(corpus, TRAINED_COLUMNS), tokenizer, choice)
     rows = gather_encoded_rows(chain(read, drawn), tokenizer.eos_token_id, choice)
     say("; ".join(f"{name}: {number:,}" for name, number in sorted(rows.counts.items())))
     silence_libraries()

@@ -6,7 +6,7 @@ import pytest
 from typer.main import get_command
 
 from kernelwright.rl import cli as rl_cli
-from kernelwright.rl.command_line.train import MODES
+from kernelwright.rl.command_line.train import TRAIN_MODES
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.options import LogOptions
 from tests.agent.command_in_process import agent_here
@@ -41,9 +41,9 @@ def run_rl(capsys, *words: str) -> tuple[int, str]:
 @pytest.mark.parametrize("mode", ["--from-trajectories", "--online"])
 def test_every_option_of_the_other_way_to_train_is_refused(capsys, mode):
     chosen = ["--online"] if mode == "--online" else ["--from-trajectories", "none.db"]
-    (other,) = set(MODES.parameters) - {mode}
+    (other,) = set(TRAIN_MODES.parameters) - {mode}
     options = {option.name: option for option in get_command(rl_cli.build()).commands["train"].params}
-    refused = MODES.parameters[other] - {"online", "from_trajectories"}
+    refused = TRAIN_MODES.parameters[other] - {"online", "from_trajectories"}
     assert {"group", "lag", "db", "engine"} <= refused or {"epochs", "dry_run", "force", "max_age"} <= refused
     for name in sorted(refused):
         option = options[name]

@@ -9,7 +9,7 @@ import pytest
 from kernelwright.errors import InputError
 from kernelwright.policies.base import FinishReason, Origin
 from kernelwright.rl.cli import main
-from kernelwright.rl.credit.formula import PRESETS
+from kernelwright.rl.credit.formula import FORMULA_PRESETS
 from kernelwright.rl.log.dataset import SampleRequirements, age_of, load_log
 from kernelwright.rl.log.defaults import choose_formula, parse_filter
 from kernelwright.rl.log.refusals import REFUSAL_TEXTS, TurnRefusal
@@ -17,7 +17,7 @@ from kernelwright.rl.log.statistics import stats_of
 from kernelwright.tools.report import Fault
 from tests.rl.logged import TEMPLATE, TOKENIZER, answer, verdict
 
-EXECUTION = PRESETS["execution"]
+EXECUTION = FORMULA_PRESETS["execution"]
 WANTED = SampleRequirements(formula=EXECUTION, tokenizer_hash=TOKENIZER, chat_template_hash=TEMPLATE)
 
 
@@ -81,7 +81,7 @@ def test_a_degenerate_problem_earns_nothing(store, tell):
 
 def test_a_cpu_verdict_is_refused_where_the_reward_needs_speed(store, tell):
     tell("exp", (answer(), verdict(True)))
-    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {TurnRefusal.CPU_ONLY: 1}
+    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["kevin"]))) == {TurnRefusal.CPU_ONLY: 1}
 
 
 def test_the_wrong_turns_beside_right_ones_without_a_speed_are_refused_too(store, tell):
@@ -89,26 +89,26 @@ def test_the_wrong_turns_beside_right_ones_without_a_speed_are_refused_too(store
     tell("exp", (answer(), verdict(True)))
     tell("exp", (answer((8, 9)), verdict()))
     tell("exp", (answer((7,)), verdict(False, Fault.COMPILE)))
-    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["default"]))) == {TurnRefusal.CPU_ONLY: 3}
+    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["default"]))) == {TurnRefusal.CPU_ONLY: 3}
 
 
 def test_a_right_turn_that_no_gpu_timed_is_refused_with_its_group_where_the_reward_needs_speed(store, tell):
     tell("exp", (answer(), verdict(True, gpu=True, profile=None)))
     tell("exp", (answer((8, 9)), verdict(gpu=True)))
-    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {TurnRefusal.UNTIMED: 2}
+    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["kevin"]))) == {TurnRefusal.UNTIMED: 2}
 
 
 def test_what_a_gpus_judge_refused_before_a_launch_stays_beside_what_it_timed(store, tell):
     on_gpu = verdict(gpu=True).environment
     tell("exp", (answer(), verdict(True, gpu=True)))
     tell("exp", (answer((8, 9)), verdict(False, Fault.SYNTAX, environment=on_gpu)))
-    assert len(load_log(store, WANTED.with_(formula=PRESETS["kevin"])).samples) == 2
+    assert len(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["kevin"])).samples) == 2
 
 
 def test_speeds_of_two_machines_are_never_compared(store, tell):
     for gpu in ("NVIDIA H100", "NVIDIA H200"):
         tell("exp", (answer(), verdict(True, gpu=True, environment=verdict().environment.with_(gpu=gpu))))
-    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {TurnRefusal.ALONE: 2}
+    assert reasons(load_log(store, WANTED.with_(formula=FORMULA_PRESETS["kevin"]))) == {TurnRefusal.ALONE: 2}
 
 
 def test_a_group_of_one_is_refused_and_a_group_without_variance_dropped(store, tell):

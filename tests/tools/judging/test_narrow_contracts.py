@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelwright.agent.serving.scoring import score_of
-from kernelwright.rl.credit.formula import PRESETS
+from kernelwright.rl.credit.formula import FORMULA_PRESETS
 from kernelwright.rl.credit.scoring import score
 from kernelwright.tools.judging.rules import narrow_contract
 from kernelwright.tools.pipeline import Evaluator, Options
@@ -133,7 +133,7 @@ def test_each_drawn_size_that_the_guard_refuses_is_listed_as_outside_the_contrac
 
 def test_a_formula_pays_a_narrow_contract_only_if_it_says_so(reports):
     narrow, wide = reports["two sizes of three"], reports["none"]
-    execution = PRESETS["execution"]
+    execution = FORMULA_PRESETS["execution"]
     generous = execution.with_(rewards_narrow_contracts=True)
     assert score(execution, wide).total == score(generous, narrow).total > 1.0
     assert score(execution, narrow).total < 0.1

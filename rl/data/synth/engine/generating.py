@@ -22,7 +22,7 @@ from kernelwright.tools.report import Value
 STATE_FILE = "synth.json"
 DRAWS_AT_A_TIME = 1
 """Draws that a process takes at a time: one is a second of work and more."""
-SHARD_ROWS = 1024
+GENERATED_SHARD_ROWS = 1024
 MAX_SECONDS_UNWRITTEN = 60.0
 """Longest time that verified rows wait in memory for a full shard."""
 MAX_KEPT_REASONS = 60
@@ -92,7 +92,9 @@ def generate(
                     f"{state.graphs} "
                     "graphs"
                 )
-                if len(waiting) >= SHARD_ROWS or (waiting and time.monotonic() - kept > MAX_SECONDS_UNWRITTEN):
+                if len(waiting) >= GENERATED_SHARD_ROWS or (
+                    waiting and time.monotonic() - kept > MAX_SECONDS_UNWRITTEN
+                ):
                     _keep(folder, waiting, state)
                     kept = time.monotonic()
                 if state.drafts >= n:

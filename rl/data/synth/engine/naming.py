@@ -24,7 +24,7 @@ PREFIXES = ("bn", "gn", "pool", "conv", "init", "base", "fc", "post", "pre", "ma
     "proj", "act", "norm", "my", "new", "total")  # fmt: skip
 SUFFIXES = ("value", "val", "factor", "size", "dim", "param", "arg", "coef", "level", "1", "2", "3", "a", "b", "x", "t",
     "count", "rate", "term", "input")  # fmt: skip
-WORDS = (
+NAME_WORDS = (
     "add", "subtract", "multiply", "divide", "scaling", "shift", "bias", "norm", "kernel", "pool", "stride", "min",
     "max", "anchor", "band", "bank", "basis", "batch", "beam", "bin", "blend", "block", "bottom", "bound", "branch",
     "budget", "buffer", "cap", "carry", "cell",
@@ -96,7 +96,7 @@ def _decorated(name: str, rng: random.Random) -> str:
 
 
 def _words(_: str, rng: random.Random) -> str:
-    return "_".join(rng.sample(WORDS, rng.choices((1, 2, 3), (2, 4, 1))[0]))
+    return "_".join(rng.sample(NAME_WORDS, rng.choices((1, 2, 3), (2, 4, 1))[0]))
 
 
 def _syllables(_: str, rng: random.Random) -> str:

@@ -116,7 +116,7 @@ def write_sum_kernel(sketch: Sketch, factor: str = "") -> None:
     sketch.kernels.append(kernel("total_kernel", ["part_ptr", "out_ptr", "n", "count", "BLOCK"], body))
 
 
-ROW_HEAD = ["row = tl.program_id(0).to(tl.int64)"]
+LOSS_ROW_HEAD = ["row = tl.program_id(0).to(tl.int64)"]
 ROW_LOOP = [
     "for start in range(0, columns, BLOCK):",
     "    cols = start + tl.arange(0, BLOCK)",
@@ -137,7 +137,7 @@ def _finished_row_loss(
     """`lines` set `loss`, of one row."""
     sketch.ops += [f"{name}_loss", *(["scale"] if factor else [])]
     sketch.reference.append(f"x = {factor} * {text}" if factor else f"x = {text}")
-    body = ["    " + line for line in [*ROW_HEAD, *lines, "tl.store(part_ptr + row, loss)"]]
+    body = ["    " + line for line in [*LOSS_ROW_HEAD, *lines, "tl.store(part_ptr + row, loss)"]]
     pointers = [f"{p}_ptr" for p in ("x", "y", "z")[: len(inputs)]]
     scalars = ["margin"] if sketch.takes("margin") else []
     sketch.kernels.append(kernel("loss_kernel", [*pointers, "part_ptr", "columns", *scalars, "BLOCK"], body))

@@ -13,7 +13,13 @@ from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_progr
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
-FORMS = (("cumsum", 4.0), ("reverse_cumsum", 2.0), ("exclusive_cumsum", 1.5), ("masked_cumsum", 2.0), ("cumprod", 1.5))
+SCAN_FORMS = (
+    ("cumsum", 4.0),
+    ("reverse_cumsum", 2.0),
+    ("exclusive_cumsum", 1.5),
+    ("masked_cumsum", 2.0),
+    ("cumprod", 1.5),
+)
 
 
 def scan(sketch: Sketch, depth: int) -> DrawnProgram:
@@ -21,7 +27,7 @@ def scan(sketch: Sketch, depth: int) -> DrawnProgram:
     sketch.family = "scans"
     start(sketch, sketch.rng.choices((2, 3), (5, 1))[0])
     last_axis = len(sketch.shape) == 2 or sketch.chance(0.5)
-    form = sketch.rng.choices([f for f, _ in FORMS], [w for _, w in FORMS])[0]
+    form = sketch.rng.choices([f for f, _ in SCAN_FORMS], [w for _, w in SCAN_FORMS])[0]
     first = min(depth - 1, sketch.rng.choices((0, 1, 2), (4, 2, 1))[0])
     if form == "cumprod":
         _small_factors(sketch)

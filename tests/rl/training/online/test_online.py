@@ -14,7 +14,7 @@ pytest.importorskip("trl")
 
 from kernelwright.errors import InputError  # noqa: E402
 from kernelwright.policies.base import Message, Request, Role, Sampling  # noqa: E402
-from kernelwright.rl.credit.formula import PRESETS  # noqa: E402
+from kernelwright.rl.credit.formula import FORMULA_PRESETS  # noqa: E402
 from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
 from kernelwright.rl.training.online.folder_samplers import FolderSampler  # noqa: E402
 from kernelwright.rl.training.online.problem_source import ProblemSource  # noqa: E402
@@ -53,7 +53,9 @@ def round_of_the_novice(novice, judges, problems, tmp_path_factory):
     asked = options(novice, problems, tmp_path_factory.mktemp("round") / "out", group=10)
     subject = open_subject(asked.policy)
     with Store.open(asked.db) as store:
-        rounds = Rounds(store, InProcessSampler(subject, asked).policy, judges, asked, PRESETS["execution"], "first")
+        rounds = Rounds(
+            store, InProcessSampler(subject, asked).policy, judges, asked, FORMULA_PRESETS["execution"], "first"
+        )
         yield asked, rounds.run(0, ProblemSource(asked.problems, 0).at(0, 3)), rounds, store
 
 
