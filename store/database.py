@@ -201,7 +201,7 @@ class Store:
         best_id: int | None = None,
         spent: dict[str, JsonValue] | None = None,
     ) -> Trajectory:
-        """Done, for this reason."""
+        """Marks a trajectory as finished, with the reason why it stopped; the row is written durably."""
         now = time.time()
         options: dict[str, Any] = {"message": message, "best_id": best_id, "spent": spent}
         with self._transactions.write(durable=True) as connection:

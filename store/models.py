@@ -71,7 +71,7 @@ class Blob(StoredRow, table=True):
     size: int = Field(ge=0)
     """Number of bytes before compression."""
     packed: bool = False
-    """Whether `body` is zlib's."""
+    """Whether `body` is compressed with zlib."""
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
@@ -122,7 +122,7 @@ class Trajectory(StoredRow, table=True):
     budgets: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JsonText, nullable=False))
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, sa_column=Column(BigInteger))
     program: str = Field(default="", max_length=80)
-    """Version of this program."""
+    """The version of Kernelwright that wrote the row."""
     forked_from_id: int | None = Field(default=None, sa_column=reference_column("candidate", cycle="trajectory_fork"))
     """The candidate of another trajectory that this one was forked from."""
     created: float
@@ -174,9 +174,9 @@ class Candidate(StoredRow, table=True):
     """Ids and log-probs are here, and are those of the distribution really sampled: fit for GRPO."""
     finish: FinishReason | None = Field(default=None, sa_column=enum_column(FinishReason, nullable=True))
     reply_id: int | None = Field(default=None, sa_column=reference_column("blob"))
-    """The answer's text, whole."""
+    """The whole text of the policy's answer."""
     source_id: int | None = Field(default=None, sa_column=reference_column("blob"))
-    """The code found in it."""
+    """The code that was extracted from the answer."""
     source_hash: str | None = Field(default=None, max_length=64, index=True)
     """tools.problem.source_hash: equal for equal syntax trees."""
     prompt_tokens_id: int | None = Field(default=None, sa_column=reference_column("link"))
@@ -196,7 +196,7 @@ class Candidate(StoredRow, table=True):
     drafted: float | None = None
     judged: float | None = None
     verdict_id: int | None = Field(default=None, sa_column=reference_column("verdict", cycle="candidate_verdict"))
-    """The verdict in force."""
+    """The verdict in force, which was recorded last; earlier ones stay in the table."""
     origin: Origin = Field(default=Origin.POLICY, sa_column=enum_column(Origin))
     """The author of the text: the policy, the compiler, or the user's file."""
 

@@ -44,7 +44,7 @@ class TrajectoryFilter(Value):
     """Every field that is set must hold."""
 
     run: str | None = None
-    """A run's name."""
+    """The name of the run that the trajectory belongs to."""
     key: str | None = None
     problem: str | None = None
     problem_hash: str | None = None
@@ -59,7 +59,7 @@ class TrajectoryFilter(Value):
 
 
 class CandidateFilter(TrajectoryFilter):
-    """Times are the candidate's."""
+    """Selects candidates; `since` and other times are compared with the candidate's."""
 
     trajectory_id: int | None = None
     parent_id: int | None = None
@@ -94,7 +94,7 @@ class Entry(NamedTuple):
     candidate: Candidate
     trajectory: Trajectory
     verdict: Verdict | None
-    """The one in force."""
+    """The verdict in force, which was recorded last; None where there is none."""
 
 
 class SearchHit(NamedTuple):
@@ -131,7 +131,7 @@ class Turn(Value):
     source: str | None
     source_hash: str | None
     report: Report | None
-    """The verdict in force."""
+    """The report of the verdict in force; None where there is none."""
     verdict_id: int | None
     fingerprint: str
     rewards: dict[str, float] | None

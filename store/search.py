@@ -31,7 +31,7 @@ class SearchTerm(NamedTuple):
     """One word or phrase of a search."""
 
     words: tuple[str, ...]
-    """A phrase, lower case."""
+    """The words of the phrase in order, in lower case."""
     whole: bool
     """Whether the last word must match as a whole; False also finds longer words that begin with it."""
 

@@ -1,4 +1,4 @@
-"""`agent batch`."""
+"""Defines `agent batch`, which solves a suite of problems and resumes."""
 
 from __future__ import annotations
 

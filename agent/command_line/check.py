@@ -1,4 +1,4 @@
-"""`agent check`."""
+"""Defines `agent check`, which judges one kernel against a problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agent machine`."""
+"""Defines `agent machine`, which prints the states of a run and its transitions."""
 
 from __future__ import annotations
 

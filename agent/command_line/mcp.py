@@ -1,4 +1,4 @@
-"""`agent mcp`."""
+"""Defines `agent mcp`, which serves the judge to coding agents or installs it there."""
 
 from __future__ import annotations
 

@@ -199,9 +199,9 @@ class Elsewhere(NamedTuple):
     """The devices that other machines judge on."""
 
     device: str
-    """cpu or cuda:0."""
+    """The device that a remote judge uses: `cpu`, or `cuda:0` and so on."""
     target: str
-    """sm_90."""
+    """The compilation target of that device, such as `sm_90`."""
 
 
 def settings_of(

@@ -1,4 +1,4 @@
-"""`agent policies`."""
+"""Defines `agent policies`, which lists policies and shows a policy's card."""
 
 from __future__ import annotations
 

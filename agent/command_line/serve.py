@@ -1,4 +1,4 @@
-"""`agent serve`."""
+"""Defines `agent serve`, the judge service over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agent solve`."""
+"""Defines `agent solve`, which writes a kernel for one problem."""
 
 from __future__ import annotations
 

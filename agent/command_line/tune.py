@@ -1,4 +1,4 @@
-"""`agent tune`."""
+"""Defines `agent tune`, which searches a kernel's block sizes and launch options."""
 
 from __future__ import annotations
 

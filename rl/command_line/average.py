@@ -1,4 +1,4 @@
-"""The command `rl average`."""
+"""Defines `rl average`, which averages the weights of several policies."""
 
 from __future__ import annotations
 

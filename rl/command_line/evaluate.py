@@ -1,4 +1,4 @@
-"""The command `rl evaluate`."""
+"""Defines `rl evaluate`, which measures pass@k of a policy on suites of problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `rl loop`."""
+"""Defines `rl loop`, which repeats training and measurement, and keeps the better policy."""
 
 from __future__ import annotations
 

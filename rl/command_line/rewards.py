@@ -1,4 +1,4 @@
-"""The command `rl rewards`."""
+"""Defines `rl rewards`, which scores stored verdicts under a formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `rl sft`."""
+"""Defines `rl sft`, which fine-tunes a policy on the rows of a corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `rl stats`."""
+"""Defines `rl stats`, which counts the turns of a log that can train a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `rl tokenizer`."""
+"""Defines `rl tokenizer`, which trains a tokenizer on a corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `rl train`."""
+"""Defines `rl train`, which trains a policy from a log or online."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LogChoice:
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be used, and stop.")] = False
 
     def fields(self) -> dict[str, Any]:
-        """Fields of LogOptions."""
+        """Returns the options as the fields of `LogOptions`."""
         return {
             "db": self.from_trajectories, "filters": tuple(self.filters or ()), "max_age": self.max_age,
             "max_length": self.max_length, "epochs": self.epochs, "force": self.force,

@@ -1,4 +1,4 @@
-"""`agent compare`."""
+"""Defines `agent compare`, which sets stored runs side by side."""
 
 from __future__ import annotations
 

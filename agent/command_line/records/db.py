@@ -1,4 +1,4 @@
-"""`agent db`."""
+"""Defines `agent db`: path, statistics, search, clean-up and migration of the database."""
 
 from __future__ import annotations
 

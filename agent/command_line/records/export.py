@@ -1,4 +1,4 @@
-"""`agent export`."""
+"""Defines `agent export`, which writes stored runs for other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agent inspect`."""
+"""Defines `agent inspect`, which shows stored trajectories in a terminal."""
 
 from __future__ import annotations
 

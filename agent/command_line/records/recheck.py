@@ -1,4 +1,4 @@
-"""`agent recheck`."""
+"""Defines `agent recheck`, which judges stored candidates with today's judge."""
 
 from __future__ import annotations
 

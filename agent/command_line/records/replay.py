@@ -1,4 +1,4 @@
-"""`agent replay`."""
+"""Defines `agent replay`, which repeats a stored trajectory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agent report`."""
+"""Defines `agent report`, which reports on a trajectory or a batch run."""
 
 from __future__ import annotations
 

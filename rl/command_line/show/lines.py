@@ -29,7 +29,7 @@ class LineActivity:
         self._since = time.monotonic()
 
     def say(self, text: str) -> None:
-        """Adds a line."""
+        """Appends a line to the view and to its events."""
         self._shown.append(text)
         self._events.put(text)
         self._since = time.monotonic()

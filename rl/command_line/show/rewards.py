@@ -1,4 +1,4 @@
-"""Renders rewards as tables."""
+"""Renders rewards and their parts as tables."""
 
 from __future__ import annotations
 

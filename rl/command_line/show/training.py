@@ -29,7 +29,7 @@ TABLE_COLUMNS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 REWARD_PREFIX = "reward/"
 STEPS_SHOWN = 14
-"""Steps that are shown."""
+"""How many of the latest steps the table shows."""
 
 
 def plan_view(plan: TrainingPlan) -> Group:
@@ -96,7 +96,7 @@ class LiveTraining:
         self._doing = doing
 
     def line(self) -> str:
-        """The current activity."""
+        """Returns the text of the current activity."""
         return self._doing
 
     def take_events(self) -> list[str]:
@@ -151,7 +151,7 @@ class ShownTraining:
         self._view.enter_context(show(self._activity, self._quiet))
 
     def close(self) -> None:
-        """Removes the view."""
+        """Removes the live view from the terminal."""
         self._view.close()
 
     def print(self, result: RenderableType) -> None:
