@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kernelwright.tools.bindings import bound_names
 from kernelwright.tools.parsing import note_template, parse_module, template_of, with_replacements
 from kernelwright.tools.reference_integers import CPU_SIZES, assigned_name, inner, integer, one_name_each
 
@@ -93,7 +94,7 @@ def check_form(source: str) -> None:
 @lru_cache(maxsize=1024)
 def _check_form(source: str) -> None:
     tree = parse(source)
-    names = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    names = bound_names(tree)
     missing = [n for n in ("Model", "get_inputs", "get_init_inputs") if n not in names]
     if missing:
         raise ProblemError(

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeGuard
 
+from kernelwright.tools.bindings import function_at_top
+
 CPU_SIZES = "CPU_SIZES"
 """Module-level dict in a reference: the integers that the CPU rungs use instead, such as {"batch_size": 4}."""
 TENSOR_FACTORIES = frozenset({"rand", "randn", "zeros", "ones", "empty"})
@@ -108,12 +110,13 @@ def inner(tree: ast.Module) -> list[tuple[str, ast.expr]]:
     what it is called.
     """
     found: list[tuple[str, ast.expr]] = []
+    functions = [function_at_top(tree, name) for name in ("get_inputs", "get_init_inputs")]
     for node in tree.body:
         name = assigned_name(node)
         value = getattr(node, "value", None)
         if name and name != CPU_SIZES and _holds_integers(value):
             found += [(f"{name}[{i}]", one) for i, one in enumerate(_integers_within(value))]
-        elif isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
+        elif isinstance(node, ast.FunctionDef) and node in functions:
             found += _named(tree, node)
     return found
 

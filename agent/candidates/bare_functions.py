@@ -20,6 +20,7 @@ from pydantic import JsonValue
 
 from kernelwright.agent.contracts.reference_facts import SignatureParameter, facts_of
 from kernelwright.errors import InputError
+from kernelwright.tools.bindings import bound_names
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.trials import reference_trials
@@ -81,8 +82,7 @@ def as_candidate(source: str, path: Path, name: str, problem: Problem) -> str:
         tree = parse_module(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
-    defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    if not name and (ENTRY_POINT in defined or _assigns_entry_point(tree)):
+    if not name and ENTRY_POINT in bound_names(tree):
         return source
     jitted = set(kernels(source))
     launching = launching_functions(tree, jitted)
@@ -107,11 +107,6 @@ def launching_functions(tree: ast.Module, jitted: set[str]) -> list[str]:
 
 def _mentions(node: ast.FunctionDef, names: set[str]) -> bool:
     return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(node))
-
-
-def _assigns_entry_point(tree: ast.Module) -> bool:
-    targets = (target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets)
-    return any(isinstance(target, ast.Name) and target.id == ENTRY_POINT for target in targets)
 
 
 def _named(path: Path, names: Sequence[str]) -> str:

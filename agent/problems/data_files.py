@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.problems.forms_of_users.text_edits import joined
+from kernelwright.tools.bindings import bound_names, function_at_top
 from kernelwright.tools.problem import ProblemError, parse
 
 MIN_ELEMENTS_OF_A_CASE = 1024
@@ -25,12 +26,13 @@ def with_data(source: str, path: Path) -> str:
     ProblemError.
     """
     tree = parse(source)
-    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
-    if "get_inputs" not in functions and "get_input_groups" in functions:
+    names = bound_names(tree)
+    if "get_inputs" not in names and "get_input_groups" in names:
         return _with_case(source, tree, path)
     config = path.with_name(f"config_{path.stem.removeprefix('func_')}.json")
-    if "get_inputs" in functions and "get_init_inputs" not in functions and config.is_file():
-        return _configured(source, tree, functions["get_inputs"], _json(config))
+    maker = function_at_top(tree, "get_inputs")
+    if maker is not None and "get_init_inputs" not in names and config.is_file():
+        return _configured(source, tree, maker, _json(config))
     return source
 
 

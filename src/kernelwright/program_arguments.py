@@ -22,6 +22,11 @@ def no_program_arguments() -> Iterator[None]:
         sys.argv = before
 
 
+def drop_program_arguments() -> None:
+    """Leaves in `sys.argv` the name of a script and nothing else, for a process that runs other people's text only."""
+    sys.argv = [SCRIPT]
+
+
 def refusal_by_argparse(end: SystemExit) -> str:
     """Returns the message with which a parser of arguments ended the program; empty where something else did."""
     import argparse

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 
+from kernelwright.tools.bindings import binding_statement
 from kernelwright.tools.problem import Problem, ProblemError, module_integers, parse
 from kernelwright.tools.timing.roofline import Work, count_work
 
@@ -68,5 +69,6 @@ def _order(problem: Problem, integers: dict[str, int]) -> list[str]:
 
 
 def _names_in(problem: Problem, function: str) -> set[str]:
-    found = [n for n in parse(problem.source).body if isinstance(n, ast.FunctionDef) and n.name == function]
-    return {n.id for f in found for n in ast.walk(f) if isinstance(n, ast.Name)}
+    definition = binding_statement(parse(problem.source), function)
+    parts = ast.walk(definition) if definition is not None else ()
+    return {part.id for part in parts if isinstance(part, ast.Name)}

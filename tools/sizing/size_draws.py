@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
+from kernelwright.tools.bindings import bound_names
 from kernelwright.tools.problem import Problem, parse
 from kernelwright.tools.references.dry_run import ReferenceCost
 from kernelwright.tools.report import Value
@@ -64,7 +65,7 @@ class DrawnSize(Value):
             return resized
         text = f"{resized.source}\n\nget_inputs = {self.inputs}\n"
         init = self.inputs.replace("get_inputs", "get_init_inputs")
-        if init in functions_of(problem):
+        if init in bound_names(parse(problem.source)):
             text += f"get_init_inputs = {init}\n"
         return resized.model_copy(update={"source": text})
 

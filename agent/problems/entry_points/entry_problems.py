@@ -19,6 +19,7 @@ from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
 from kernelwright.agent.problems.forms_of_users.signatures import signature_of_method
 from kernelwright.source_lines import NO_FILE
+from kernelwright.tools.bindings import bound_names
 from kernelwright.tools.problem import ProblemError, parse
 
 EXAMPLE = "--input x=2x128x512:bf16"
@@ -59,7 +60,7 @@ def reference_of_text(source: str, entry: str, init: Sequence[str], inputs: Sequ
     """Returns the reference for a class, a function or a value of a file's text. Raises ProblemError."""
     tree = parse(source)
     defined = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-    names = {*defined, *_assigned_names(tree)}
+    names = set(bound_names(tree))
     if entry and entry not in names:
         raise ProblemError(f"it defines no {entry}: it has {', '.join(defined) or 'no class and no function'}")
     if not init and not inputs:
@@ -83,14 +84,6 @@ def completed_text(source: str, chosen: str, built: Arguments, given: Arguments,
     if given.args or given.named:
         run.append(f"model({given.text})")
     return complete_reference(text, chosen, "\n".join(run))
-
-
-def _assigned_names(tree: ast.Module) -> set[str]:
-    """Returns the names that statements at the top of a file bind."""
-    top = [n for n in tree.body if not isinstance(n, ast.ClassDef | ast.FunctionDef)]
-    names = {n.id for s in top for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    imports = [n for n in top if isinstance(n, ast.Import | ast.ImportFrom)]
-    return names | {(alias.asname or alias.name).partition(".")[0] for n in imports for alias in n.names}
 
 
 def _check_class(tree: ast.Module, cls: ast.ClassDef, init: Arguments, inputs: Arguments) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from kernelwright.agent.problems.forms_of_users.import_time_code import free_names
 from kernelwright.agent.problems.forms_of_users.text_edits import first_line_of, statement_text
-from kernelwright.agent.problems.tritonbench_cases import names_stored_by
 from kernelwright.source_lines import NO_FILE, LineOrigin, origin_of_line
+from kernelwright.tools.bindings import bound_names
 from kernelwright.tools.problem import ProblemError, parse
 
 MAX_DEPTH = 8
@@ -31,7 +31,7 @@ def with_siblings(source: str, path: Path, depth: int = 0) -> str:
     if depth == MAX_DEPTH:
         raise ProblemError("its files import one another in a circle: put what the module needs into one file")
     lines = source.split("\n")
-    own = {name for node in tree.body for name in _bound(node)} - {n for node, _ in imports for n in _bound(node)}
+    own = set(bound_names(tree)) - {name for node, _ in imports for name in bound_names(node)}
     written = dict.fromkeys(own, "")
     for node, file in imports:
         text = _definitions(node, file, written, depth)
@@ -66,7 +66,7 @@ def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int
         raise ProblemError(f"{file.name}, which it imports: {error}") from None
     text = with_siblings(content, file, depth + 1)
     tree = parse(text)
-    bound = {name for statement in tree.body for name in _bound(statement)}
+    bound = set(bound_names(tree))
     assert isinstance(node, ast.Import | ast.ImportFrom)
     is_star = node.names[0].name == "*"
     whole = isinstance(node, ast.Import) or node.module is None or is_star
@@ -76,7 +76,7 @@ def _definitions(node: ast.stmt, file: Path, written: dict[str, str], depth: int
         raise ProblemError(f"{file.name}, which it imports, has no {', '.join(sorted(missing))}: check the name")
     pieces: list[str] = []
     for statement in reversed(tree.body):
-        names = _bound(statement)
+        names = set(bound_names(statement))
         is_import = isinstance(statement, ast.Import | ast.ImportFrom)
         if not names & needed or _is_future(statement):
             continue
@@ -99,14 +99,6 @@ def _origin(text: str, statement: ast.stmt, file: Path) -> LineOrigin:
     """Returns the file and the line at which a statement of a file's text begins, with its decorators."""
     origin = origin_of_line(text, first_line_of(statement))
     return origin._replace(file=origin.file or file.name)
-
-
-def _bound(statement: ast.stmt) -> set[str]:
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
-    if isinstance(statement, ast.ClassDef | ast.FunctionDef):
-        return {statement.name}
-    return names_stored_by(statement) if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) else set()
 
 
 def _is_future(statement: ast.stmt) -> bool:

@@ -39,13 +39,14 @@ from kernelwright.agent.problems.forms_of_users.given_arguments import CALL_ARGU
 from kernelwright.agent.problems.forms_of_users.import_time_code import reads_command_line, without_exits, without_runs
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
 from kernelwright.agent.problems.forms_of_users.prepared_modules import preparations, with_preparations
+from kernelwright.agent.problems.forms_of_users.required_names import REQUIRED_NAMES, with_definitions
 from kernelwright.agent.problems.forms_of_users.signatures import inherited_method, signature_of
 from kernelwright.agent.problems.forms_of_users.text_edits import joined, line_mark, renamed, with_origins
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
 from kernelwright.source_lines import origin_of_line
+from kernelwright.tools.bindings import bound_names
 from kernelwright.tools.problem import ProblemError, parse
 
-REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 INPUT_FUNCTION_NAME = re.compile(
     r"(get_|make_|create_)?(example|sample|dummy|test)?_?(inputs?|args|data)$", re.IGNORECASE
 )
@@ -58,10 +59,10 @@ def complete_reference(source: str, entry: str = "", run: str = "") -> str:
     entry: the class, function or value that is meant, where the text has several. run: statements that build and call
     it, in the place of those in the text. Raises ProblemError where the text is not Python.
     """
-    tree = parse(source)
-    names = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-    if not entry and "ModelNew" in names:  # an answer, no question
+    if not entry and "ModelNew" in bound_names(parse(source)):  # an answer, no question
         return source
+    source = with_definitions(source)
+    names = {n.name for n in parse(source).body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     if not entry and all(name in names for name in REQUIRED_NAMES):
         return normal_form(without_exits(source))
     source = without_exits(source)
@@ -79,8 +80,7 @@ def is_problem(source: str) -> bool:
         tree = parse(complete_reference(source))
     except ProblemError:
         return True
-    names = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-    return "Model" in names
+    return "Model" in bound_names(tree)
 
 
 def _parses(text: str) -> bool:
@@ -118,7 +118,7 @@ class _Completion:
     def _of_module(self) -> str | None:
         parts, names = self._parts, self._names
         builds = list(parts.calls(parts.modules))
-        chosen = self._entry or ("Model" if "Model" in names else "")
+        chosen = self._entry or ("Model" if "Model" in parts.modules else "")
         if not chosen:
             chosen = ast.unparse(builds[0].node.func) if builds else list(parts.modules)[-1]
         module = parts.modules[chosen]

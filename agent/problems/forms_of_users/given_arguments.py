@@ -127,9 +127,11 @@ def _entries(value: ast.expr) -> dict[str, ast.expr] | None:
         keys = [k.value if isinstance(k, ast.Constant) else None for k in value.keys]
         entries = {k: v for k, v in zip(keys, value.values, strict=True) if isinstance(k, str)}
         return entries if len(entries) == len(keys) else None
-    if isinstance(value, ast.Call) and not value.args and all(k.arg for k in value.keywords):
-        return {str(k.arg): k.value for k in value.keywords}
-    return None
+    if not isinstance(value, ast.Call) or ast.unparse(value.func) != "dict" or value.args:
+        return None
+    if not all(keyword.arg for keyword in value.keywords):
+        return None
+    return {str(keyword.arg): keyword.value for keyword in value.keywords}
 
 
 def _is_pair(value: ast.List | ast.Tuple, values: Mapping[str, ast.expr]) -> bool:

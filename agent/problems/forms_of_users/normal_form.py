@@ -40,6 +40,7 @@ from kernelwright.agent.problems.forms_of_users.text_edits import (
     with_function,
 )
 from kernelwright.agent.problems.forms_of_users.written_defaults import with_defaults
+from kernelwright.tools.bindings import function_at_top
 from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 
@@ -107,7 +108,9 @@ def normal_form(source: str) -> str:
 
 
 def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
-    return next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
+    function = function_at_top(tree, name)
+    assert function is not None
+    return function
 
 
 def _model(tree: ast.Module) -> ast.ClassDef:

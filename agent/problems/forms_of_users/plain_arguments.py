@@ -22,6 +22,7 @@ import re
 from collections.abc import Mapping, Set
 
 from kernelwright.agent.problems.forms_of_users.text_edits import assignments, joined, renamed
+from kernelwright.tools.bindings import function_at_top
 
 BASE, ARGUMENTS = "ModelOfArguments", "constructor_arguments"
 PLAIN_CALLS = re.compile(
@@ -39,7 +40,7 @@ MODULES = frozenset({"torch", "nn", "F", "math", "np", "numpy", "random", "itert
 def with_plain_arguments(source: str) -> str:
     """Returns the text with such a `Model` where get_init_inputs gives what is no plain value; else as it is."""
     tree = ast.parse(source)
-    function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "get_init_inputs"), None)
+    function = function_at_top(tree, "get_init_inputs")
     last = function.body[-1] if function is not None else None
     if function is None or not isinstance(last, ast.Return) or last.value is None:
         return source

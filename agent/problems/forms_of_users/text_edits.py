@@ -19,13 +19,29 @@ def with_function(source: str, old: ast.FunctionDef, new: ast.FunctionDef) -> st
 
 
 def renamed(text: str, name: str, new: str) -> str:
-    """Returns the text with a class or function under a new name, wherever the text names it."""
+    """Returns the text with a class or function under a new name, wherever the text names it.
+
+    What is imported under that name keeps it in its own module: `from shapes import Model as Reference`.
+    """
     lines = text.splitlines(keepends=True)
+    imported = _imported_as(text, name, new)
     tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.NAME]
     for token in reversed([t for t in tokens if t.string == name]):
         row, column = token.start[0] - 1, token.start[1]
-        lines[row] = lines[row][:column] + new + lines[row][column + len(name) :]
+        written = imported.get(token.start, new)
+        lines[row] = lines[row][:column] + written + lines[row][column + len(name) :]
     return "".join(lines)
+
+
+def _imported_as(text: str, name: str, new: str) -> dict[tuple[int, int], str]:
+    """Returns for the place (line, column) of each import of a name how it is written with a new one."""
+    written: dict[tuple[int, int], str] = {}
+    for statement in ast.walk(ast.parse(text)):
+        aliases = statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else []
+        for alias in aliases:
+            if alias.name == name:
+                written[alias.lineno, alias.col_offset] = name if alias.asname else f"{name} as {new}"
+    return written
 
 
 def joined(text: str, definitions: Sequence[str]) -> str:

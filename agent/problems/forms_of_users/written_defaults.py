@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from kernelwright.agent.problems.forms_of_users.signatures import method_of
+from kernelwright.tools.bindings import function_at_top
 from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 
@@ -15,10 +16,10 @@ def with_defaults(source: str) -> str:
     Unchanged unless all of them are plain values and one is an integer.
     """
     tree = parse(source)
-    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    function = function_at_top(tree, "get_init_inputs")
     model = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model")
     init = method_of(model, "__init__")
-    last = functions["get_init_inputs"].body[-1]
+    last = function.body[-1] if function is not None else None
     if init is None or not isinstance(last, ast.Return) or not isinstance(last.value, ast.List):
         return source
     parameters, elements = init.args, last.value.elts

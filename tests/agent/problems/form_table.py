@@ -74,6 +74,26 @@ DEVELOPED = {
         IMPORTS + "\nwidth = 24\nnet = nn.Sequential(nn.Linear(width, 40), nn.GELU())\nloss = nn.MSELoss()\n"
         "sample_args = [torch.randn(5, width)]\n"
     ),
+    "lambda_functions": FormOfUsers(
+        IMPORTS + NORM + "\nModel = Norm\nget_inputs = lambda: [torch.randn(6, 40)]\n"
+        "get_init_inputs = functools.partial(list, [40])\n"
+    ),
+    "bound_in_a_block_and_a_tuple": FormOfUsers(
+        IMPORTS + NORM.replace("Norm(nn", "Model(nn") + "\nif torch.cuda.is_available():\n\n    def get_inputs():\n"
+        "        return [torch.randn(64, 40)]\nelse:\n\n    def get_inputs():\n        return [torch.randn(6, 40)]\n\n"
+        "get_init_inputs, eps = (lambda: [40]), 1e-5\n"
+    ),
+    "imported_functions": FormOfUsers(
+        IMPORTS + NORM.replace("Norm(nn", "Model(nn") + "\nfrom shapes import draw as get_inputs, get_init_inputs\n",
+        files={
+            "shapes.py": "import torch\n\nget_init_inputs = lambda: [[], {'width': 24}]\n\n\n"
+            "def draw(rows=5):\n    return {'x': torch.randn(rows, 24)}\n"
+        },
+    ),
+    "partial_of_a_class": FormOfUsers(
+        IMPORTS + NORM + "\nModel = functools.partial(Norm, eps=0.1)\nget_init_inputs = lambda: [24]\n"
+        "get_inputs = lambda: [torch.randn(6, 24)]\n"
+    ),
     "partial": FormOfUsers(
         IMPORTS + "\n\ndef scaled(x, shift, scale=1.0):\n    return torch.tanh(x * scale) + shift\n\n\n"
         "double = functools.partial(scaled, scale=2.0)\ndouble(torch.randn(6, 50), torch.randn(50))\n"

@@ -10,6 +10,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 
+from kernelwright.program_arguments import drop_program_arguments
 from kernelwright.tools.sandbox.channel import Channel, ChannelClosed
 from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 from kernelwright.tools.sandbox.isolation.layers import Layers, enter_process_walls
@@ -30,6 +31,7 @@ def run(
         kernel.die_with_parent()
         ruleset = _make_ruleset(layers, kind, request, common)
         channel = _settle_descriptors(channel_fd, output_fd, ruleset)
+        drop_program_arguments()
         os.environ.update(request.environment)
         os.chdir(request.scratch)
         tempfile.tempdir = None  # the zygote's own was looked up while it imported torch
