@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernelwright.tools.bindings import bound_names
+from kernelwright.bindings import bound_names
 from kernelwright.tools.parsing import note_template, parse_module, template_of, with_replacements
 from kernelwright.tools.reference_integers import CPU_SIZES, assigned_name, inner, integer, one_name_each
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from kernelwright.tools.bindings import function_at_top
+from kernelwright.bindings import function_at_top
 
 CPU_SIZES = "CPU_SIZES"
 """Module-level dict in a reference: the integers that the CPU rungs use instead, such as {"batch_size": 4}."""

@@ -19,8 +19,8 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from kernelwright.agent.contracts.reference_facts import SignatureParameter, facts_of
+from kernelwright.bindings import bound_names
 from kernelwright.errors import InputError
-from kernelwright.tools.bindings import bound_names
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.trials import reference_trials

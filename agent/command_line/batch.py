@@ -20,6 +20,7 @@ from kernelwright.agent.command_line.options import (
     Quiet,
     SearchOptions,
     expand_groups,
+    refuse_unused_options,
     settings_of,
 )
 from kernelwright.agent.command_line.policy.options import PolicyName, SamplingOptions
@@ -67,6 +68,7 @@ Against = Annotated[str | None, typer.Option(help="Another run, for the paired t
 
 @expand_groups
 def batch(
+    context: typer.Context,
     sampling: SamplingOptions,
     search: SearchOptions,
     budget: BudgetOptions,
@@ -106,6 +108,7 @@ def batch(
     with judges_elsewhere(server, ray, judging.device) as judges:
         place = judges and judges.place
         settings = settings_of(policy, sampling, search, budget, judging, drafting, elsewhere=place, tune=tune)
+        refuse_unused_options(context, settings, policy)
         if tune and (judges is not None or not settings.tune):
             from kernelwright.errors import InputError
 

@@ -37,12 +37,12 @@ class Modes:
         raise InputError(f"{mode} does not use {options}{self._owner_of(unused)}: leave that out")
 
     def _owner_of(self, parameters: Sequence[Any]) -> str:
-        """Returns words that name the one mode that uses all these parameters; empty where several or none do."""
+        """Returns words that name the modes that use all these parameters; empty where none does."""
         names = {parameter.name for parameter in parameters}
         modes = [mode for mode, used in self.parameters.items() if names <= used]
-        if len(modes) != 1 or modes[0] in parameters[0].opts:
+        if not modes or modes[0] in parameters[0].opts:
             return ""
-        return f", only {modes[0]} does"
+        return f", only {modes[0]} does" if len(modes) == 1 else f", {' and '.join(modes)} do"
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type
 import typer
 from typer.models import OptionInfo
 
+from kernelwright.agent.command_line.modes import Modes, names_of
 from kernelwright.agent.command_line.policy.options import SamplingOptions
 
 if TYPE_CHECKING:
@@ -193,6 +194,24 @@ class JudgingOptions:
     device: Device = "auto"
     own_work: OwnWork = "strict"
     train_mode: TrainMode = False
+
+
+SEARCHES = Modes({"--search serial": (), "--search best-of-n": ("width",), "--search beam": ("width",)})
+DEVICES = Modes({"a judge on a CPU": (), "a judge on a GPU": ("max_gpu_seconds", "precision")})
+POLICIES = Modes(
+    {
+        "--policy compiler": (),
+        "a model": {"turns", "max_tokens", "search", *names_of(SamplingOptions)},
+    }
+)
+"""The policy `compiler` writes one candidate without a model: nothing is sampled, and there is nothing to repeat."""
+
+
+def refuse_unused_options(context: typer.Context, settings: Settings, policy: str) -> None:
+    """Raises InputError for options on the command line that the search, the device or the policy does not use."""
+    SEARCHES.refuse_unused(context, f"--search {settings.search}")
+    DEVICES.refuse_unused(context, f"a judge on a {'CPU' if settings.device == 'cpu' else 'GPU'}")
+    POLICIES.refuse_unused(context, "--policy compiler" if policy == "compiler" else "a model")
 
 
 class Elsewhere(NamedTuple):

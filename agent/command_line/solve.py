@@ -22,6 +22,7 @@ from kernelwright.agent.command_line.options import (
     Quiet,
     SearchOptions,
     expand_groups,
+    refuse_unused_options,
     settings_of,
 )
 from kernelwright.agent.command_line.policy.options import PolicyName, SamplingOptions
@@ -70,6 +71,7 @@ DryRun = Annotated[
 
 @expand_groups
 def solve(
+    context: typer.Context,
     problem: Named,
     sampling: SamplingOptions,
     search: SearchOptions,
@@ -100,6 +102,7 @@ def solve(
     refuse_unused_checkouts(problem, kernelbench=kernelbench)
     found = find_named(problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ())
     settings = solve_settings(policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or "")
+    refuse_unused_options(context, settings, policy)
     if dry_run:
         return _show_plan(found, sampling.open_unchecked(policy), settings, sampling.read_prices(), out, as_json, quiet)
     return finish_solve(

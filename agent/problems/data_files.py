@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.problems.forms_of_users.text_edits import joined
-from kernelwright.tools.bindings import bound_names, function_at_top
+from kernelwright.bindings import bound_names, function_at_top
 from kernelwright.tools.problem import ProblemError, parse
 
 MIN_ELEMENTS_OF_A_CASE = 1024

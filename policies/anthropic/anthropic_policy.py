@@ -8,7 +8,7 @@ from kernelwright.policies.anthropic.reply import parse_reply
 from kernelwright.policies.base import Capabilities, PolicyRefused, PromptForm, Request, Role, Trouble
 from kernelwright.policies.http.connection import ServerConnection
 from kernelwright.policies.http.errors import UnknownField
-from kernelwright.policies.http.server import ExtraFields, ModelServer
+from kernelwright.policies.http.server import ExtraFields, ModelServer, address_without
 from kernelwright.policies.http.server_policy import ServedReply, ServerPolicy, rate_limits
 from kernelwright.policies.prices import Prices
 from kernelwright.policies.server_names import ANTHROPIC_URL
@@ -32,7 +32,7 @@ class AnthropicPolicy(ServerPolicy):
         extra: ExtraFields | None = None,
     ) -> None:
         """Opens nothing yet. `url` ends before /v1, which the client adds; `timeout`: seconds for one whole answer."""
-        address = url.rstrip("/").removesuffix("/v1")
+        address = address_without(url, "/messages", "/v1")
         super().__init__(ModelServer(model=model, url=address, key=key, key_variable=KEY_VARIABLE), at_once, prices)
         self._timeout = timeout
         self._extra = extra or ExtraFields()
@@ -61,8 +61,9 @@ class AnthropicPolicy(ServerPolicy):
             ) from error
         server = self._server
         client = anthropic.AsyncAnthropic(
-            api_key=server.key or _NO_KEY, base_url=server.base_url, max_retries=0, timeout=self._timeout
-        )
+            api_key=server.key or _NO_KEY, base_url=server.base_url, default_query=server.query, max_retries=0,
+            timeout=self._timeout,
+        )  # fmt: skip
         return ServerConnection(server, client, anthropic, self._timeout)
 
     async def _prepare(self, connection: ServerConnection) -> None:

@@ -13,6 +13,7 @@ from kernelwright.policies.http.model_reply import (
     finish_reason,
     message_parts,
 )
+from kernelwright.policies.http.other_apis import reply_of_another_api
 from kernelwright.policies.http.server import ModelServer
 
 _PROMPT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -24,6 +25,9 @@ def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:
     content = answer.content
     blocks = content.get("content") if isinstance(content, dict) else None
     if not isinstance(blocks, list | str):
+        other = reply_of_another_api(content)
+        if other is not None:
+            return other
         raise error_without_reply(content, answer.raw, "no content", server)
     parts = message_parts(blocks)
     fields = OptionalFields()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -16,11 +17,14 @@ COUNT: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, le=_LARGEST_COU
 TEXT: TypeAdapter[str] = TypeAdapter(str)
 OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 TOKEN_IDS: TypeAdapter[list[int]] = TypeAdapter(list[Annotated[int, Field(ge=0, le=_LARGEST_COUNT)]])
+_TEXTS_OF_PARTS = ("text", "value", "thinking", "reasoning", "refusal", "content", "summary")
 _FINISH_REASONS = {
-    FinishReason.STOP: ("stop", "end_turn", "stop_sequence", "eos", "tool_calls", "function_call", "tool_use"),
+    FinishReason.STOP: (
+        "stop", "completed", "complete", "end_turn", "stop_sequence", "eos", "tool_calls", "function_call", "tool_use",
+    ),
     FinishReason.LENGTH: ("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded"),
     FinishReason.FILTERED: ("content_filter", "refusal", "safety"),
-}
+}  # fmt: skip
 
 
 class OptionalFields:
@@ -122,9 +126,36 @@ def text_of_parts(content: Any) -> str:
     if isinstance(content, list):
         return "".join(text_of_parts(part) for part in content)
     if isinstance(content, dict):
-        nested = [content[name] for name in ("text", "value", "thinking", "reasoning", "refusal") if content.get(name)]
+        nested = [content[name] for name in _TEXTS_OF_PARTS if content.get(name)]
         return text_of_parts(nested[0]) if nested else ""
     return ""
+
+
+def _kind_of_part(part: Any) -> str:
+    """Returns the type of a part of a message; Gemini marks a thought and a call by a field instead."""
+    if not isinstance(part, dict):
+        return ""
+    if part.get("thought") is True:
+        return "thinking"
+    return str(part.get("type") or ("function_call" if "functionCall" in part else ""))
+
+
+def _flat_parts(content: Any) -> Iterator[Any]:
+    """Yields the parts of a message, those of a message inside of it in its place: `{"content": {"parts": [...]}}`."""
+    if isinstance(content, list):
+        for part in content:
+            yield from _flat_parts(part)
+        return
+    inner = content if isinstance(content, dict) and not content.get("text") else {}
+    nested = next((inner[name] for name in ("message", "content", "parts") if inner.get(name)), None)
+    if nested is None or "reason" in str(inner.get("type", "")) or "tool" in str(inner.get("type", "")):
+        yield content
+        return
+    for name in ("thinking", "reasoning_content", "reasoning"):
+        if isinstance(inner.get(name), str):
+            yield {"type": "reasoning", "text": inner[name]}
+    yield from _flat_parts(nested)
+    yield from ({"type": "tool_call", **call} for call in inner.get("tool_calls") or () if isinstance(call, dict))
 
 
 def message_parts(content: Any, reasoning: Any = None, refusal: Any = None, tool_calls: Any = None) -> MessageParts:
@@ -133,8 +164,8 @@ def message_parts(content: Any, reasoning: Any = None, refusal: Any = None, tool
     Parts of an unknown type with a text are text; reasoning, refusals and calls of tools are known by their type.
     """
     texts, thoughts, refusals, calls = [], [text_of_parts(reasoning)], [text_of_parts(refusal)], []
-    for part in content if isinstance(content, list) else [content]:
-        kind = str(part.get("type", "")) if isinstance(part, dict) else ""
+    for part in _flat_parts(content):
+        kind = _kind_of_part(part)
         if "think" in kind or "reason" in kind:
             thoughts.append(text_of_parts(part))
         elif "refusal" in kind:

@@ -96,6 +96,18 @@ class ModelServer(Value):
         return f": {text[:MAX_QUOTED_CHARACTERS]}" if text else ""
 
 
+def address_without(url: str, *endings: str) -> str:
+    """Returns the address, with its query, without the ends of its path that a client adds itself, one by one.
+
+    Of `https://host/v1/messages?api-version=1`, without "/messages" and "/v1", `https://host?api-version=1` is left.
+    """
+    path, mark, query = url.strip().partition("#")[0].partition("?")
+    path = path.rstrip("/")
+    for ending in endings:
+        path = path.removesuffix(ending).rstrip("/")
+    return path + mark + query
+
+
 def _without_markup(text: str) -> str:
     """Returns the words of an HTML page; another text as it is."""
     beginning = text[:_MARKUP_CHARACTERS]

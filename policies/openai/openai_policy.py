@@ -22,7 +22,7 @@ from kernelwright.policies.base import (
 from kernelwright.policies.http.connection import ServerAnswer, ServerConnection
 from kernelwright.policies.http.errors import UnknownField
 from kernelwright.policies.http.model_reply import ModelReply
-from kernelwright.policies.http.server import ExtraFields, ModelServer
+from kernelwright.policies.http.server import ExtraFields, ModelServer, address_without
 from kernelwright.policies.http.server_policy import ServedReply, ServerPolicy, rate_limits
 from kernelwright.policies.openai.reply import parse_models, parse_reply
 from kernelwright.policies.openai.request_fields import chat_body, next_without
@@ -61,7 +61,9 @@ class OpenAIPolicy(ServerPolicy):
             prices: The prices of tokens.
             extra: Fields of the user that every request has.
         """
-        super().__init__(ModelServer(model=model, url=_address(url), key=key), at_once, prices)
+        super().__init__(
+            ModelServer(model=model, url=address_without(url, "/chat/completions"), key=key), at_once, prices
+        )
         self._timeout = timeout
         self._extra_body = _extra_body(extra or ExtraFields())
         self._served = ServedModel()
@@ -221,12 +223,6 @@ class OpenAIPolicy(ServerPolicy):
             "chat_template_hash": served.identity.chat_template_hash,
             "seed": None if "seed" in self._without else sampling.seed,
         }
-
-
-def _address(url: str) -> str:
-    """Returns the address without the path of chat requests, which the client adds, and with its query."""
-    path, mark, query = url.strip().partition("#")[0].partition("?")
-    return path.rstrip("/").removesuffix("/chat/completions").rstrip("/") + mark + query
 
 
 def _extra_body(extra: ExtraFields) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from kernelwright.policies.http.model_reply import (
     finish_reason,
     message_parts,
 )
+from kernelwright.policies.http.other_apis import reply_of_another_api
 from kernelwright.policies.http.server import ModelServer
 
 _REVISION_CHARACTERS = 200
@@ -43,6 +44,10 @@ def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:
     choice, reason = _first_choice(content)
     parts = None if choice is None else _message_parts(choice)
     if choice is None or parts is None:
+        is_chat = isinstance(content, dict) and "choices" in content
+        other = None if is_chat else reply_of_another_api(content)
+        if other is not None:
+            return other
         raise error_without_reply(content, answer.raw, reason or "no message in the first choice", server)
     fields = OptionalFields()
     usage = fields.read("usage", content.get("usage"), OBJECT) or {}
@@ -115,6 +120,8 @@ def merge_stream(chunks: list[Any]) -> dict[str, Any]:
             continue
         reply |= {name: value for name, value in chunk.items() if value is not None and name != "choices"}
         choices = chunk.get("choices")
+        if "choices" not in chunk and isinstance(chunk.get("message"), dict):
+            _merge_choice(choice, chunk)  # Ollama's own form: a message a chunk
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
             _merge_choice(choice, choices[0])
     return reply | ({"choices": [choice]} if choice else {})

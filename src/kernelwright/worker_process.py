@@ -112,6 +112,15 @@ class ChildProcess:
         """Whether it runs, as seen at this moment."""
         return not _has_ended(self._process)
 
+    def processor_seconds(self) -> float:
+        """Returns the seconds for which processors have worked for it, all threads together; 0.0 once it has ended."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        user_ticks, system_ticks = fields[11:13]  # the first field is the state, the third of proc(5)
+        return (int(user_ticks) + int(system_ticks)) / os.sysconf("SC_CLK_TCK")
+
     @property
     def exit_code(self) -> int | None:
         """Negative where a signal ended it; None before `end` has been called."""
@@ -193,11 +202,15 @@ class WorkerProcess(ChildProcess):
 
     def ask(self, message: bytes, seconds: float) -> bytes:
         """Sends a message and gives the answer to it. Raises WorkerTimedOut, WorkerDied."""
+        self.send(message)
+        return self.receive(seconds)
+
+    def send(self, message: bytes) -> None:
+        """Sends a message. Raises WorkerDied."""
         try:
             self.connection.send_bytes(message)
         except OSError:
             raise self._death() from None
-        return self.receive(seconds)
 
     def receive(self, seconds: float) -> bytes:
         """The next message. Raises WorkerTimedOut where none begins within these seconds, and WorkerDied."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 
-from kernelwright.tools.bindings import binding_statement
+from kernelwright.bindings import binding_statement
 from kernelwright.tools.problem import Problem, ProblemError, module_integers, parse
 from kernelwright.tools.timing.roofline import Work, count_work
 

@@ -21,6 +21,12 @@ MODULE = "kernelwright.tools.reference_trials.worker"
 READY_SECONDS = 120.0
 PLACE_SECONDS = 0.5
 """Seconds that the process is given to write where it is at work."""
+MIN_WAIT_SECONDS = 0.05
+"""Shortest wait between two looks at the processor time of a process that is at work."""
+MIN_PROCESSOR_SHARE = 0.05
+"""Share of a processor below which a process sleeps or waits for something, and is not merely slowed down."""
+MAX_SLOWDOWN = 10.0
+"""Longest time for an answer, as a multiple of the processor seconds that it may take."""
 MEMORY_SHARE = 0.75
 """Share of this machine's memory that a reference may take."""
 _PLACE = re.compile(r'File "<reference[^"]*", line (\d+) in (.+)')
@@ -41,9 +47,9 @@ class ReferenceProcess:
     def run(self, entry: str, problem: Problem, arguments: Mapping[str, JsonValue], seconds: float) -> EntryAnswer:
         """Calls a function of ours in the process, which may run the problem's reference.
 
-        entry: `package.module:function`, called with the problem and the arguments; its result is JSON.
-        Raises WorkerTimedOut after so many seconds, WorkerDied where the reference ended the process, and
-        InfrastructureError where the process does not start.
+        entry: `package.module:function`, called with the problem and the arguments; its result is JSON. seconds: of
+        processor time. Raises WorkerTimedOut where it takes more or does nothing for so long, WorkerDied where the
+        reference ended the process, and InfrastructureError where the process does not start.
         """
         if not self._is_ready:
             try:
@@ -52,7 +58,27 @@ class ReferenceProcess:
                 raise InfrastructureError(f"the process for references does not start: {error}") from error
             self._is_ready = True
         job = EntryCall(entry=entry, problem=problem, arguments=dict(arguments))
-        return EntryAnswer.model_validate_json(self._worker.ask(job.model_dump_json().encode(), seconds))
+        used_before = self._worker.processor_seconds()
+        self._worker.send(job.model_dump_json().encode())
+        return EntryAnswer.model_validate_json(self._receive(seconds, used_before))
+
+    def _receive(self, seconds: float, used_before: float) -> bytes:
+        """Returns the answer. A busy machine, which gives the process little processor time, costs it none of its
+        seconds. Raises WorkerTimedOut, WorkerDied.
+
+        used_before: processor seconds of the process before it was asked.
+        """
+        begun = time.monotonic()
+        used = 0.0
+        while True:
+            try:
+                return self._worker.receive(max(seconds - used, MIN_WAIT_SECONDS))
+            except WorkerTimedOut:
+                used = self._worker.processor_seconds() - used_before
+                elapsed = time.monotonic() - begun
+                is_idle = used < MIN_PROCESSOR_SHARE * elapsed
+                if used >= seconds or is_idle or elapsed >= MAX_SLOWDOWN * seconds:
+                    raise
 
     @property
     def is_alive(self) -> bool:

@@ -22,7 +22,7 @@ from kernelwright.tools.reference_trials.processes import ReferenceProcesses, Re
 from kernelwright.tools.reference_trials.worker import TrialOutcome
 
 TRIAL_SECONDS = 60.0
-"""Seconds for one reference: at the size of a judge without a GPU nearly all take less than one."""
+"""Processor seconds for one reference: at the size of a judge without a GPU nearly all take less than one."""
 MAX_REMEMBERED = 4096
 """Problems whose outcome is remembered."""
 STOPPED_SECONDS = 600.0
@@ -43,7 +43,7 @@ class ReferenceTrials:
     """Tries each reference once, and remembers the outcome. Thread-safe. A context manager that ends its processes."""
 
     def __init__(self, seconds: float = TRIAL_SECONDS) -> None:
-        """seconds: for each reference."""
+        """seconds: of processor time for each reference."""
         self._seconds = seconds
         self._lock = threading.Lock()
         self._processes = ReferenceProcesses()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.references.input_spec import InputSpec
 
 MAX_OWN_SIZE_SECONDS = 15.0
-"""Seconds for a reference that needs data at its own size; after that only smaller sizes are tried."""
+"""Processor seconds for a reference that needs data at its own size; after that only smaller sizes are tried."""
 PLACE_SIGNAL = signal.SIGUSR1
 """The signal at which this process writes to stderr where it is at work."""
 
@@ -134,8 +134,8 @@ def _described_with_data(problem: Problem) -> tuple[InputSpec | None, ProblemErr
     """
     from kernelwright.tools.references.input_spec import describe_on
 
-    signal.signal(signal.SIGALRM, _raise_timeout)
-    signal.setitimer(signal.ITIMER_REAL, MAX_OWN_SIZE_SECONDS)
+    signal.signal(signal.SIGPROF, _raise_timeout)
+    signal.setitimer(signal.ITIMER_PROF, MAX_OWN_SIZE_SECONDS)
     try:
         return describe_on(problem, "cpu"), None
     except ProblemError as error:
@@ -145,7 +145,7 @@ def _described_with_data(problem: Problem) -> tuple[InputSpec | None, ProblemErr
             return None, error
         raise
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def randomness_of(problem: Problem, *, train_mode: bool) -> str:

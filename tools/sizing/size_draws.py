@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
-from kernelwright.tools.bindings import bound_names
+from kernelwright.bindings import bound_names
 from kernelwright.tools.problem import Problem, parse
 from kernelwright.tools.references.dry_run import ReferenceCost
 from kernelwright.tools.report import Value

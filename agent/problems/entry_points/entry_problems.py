@@ -18,8 +18,8 @@ from kernelwright.agent.problems.entry_points.option_values import Arguments, Na
 from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.agent.problems.forms_of_users.normal_form import normal_form
 from kernelwright.agent.problems.forms_of_users.signatures import signature_of_method
+from kernelwright.bindings import bound_names
 from kernelwright.source_lines import NO_FILE
-from kernelwright.tools.bindings import bound_names
 from kernelwright.tools.problem import ProblemError, parse
 
 EXAMPLE = "--input x=2x128x512:bf16"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from kernelwright.agent.problems.forms_of_users.import_time_code import free_names
 from kernelwright.agent.problems.forms_of_users.text_edits import first_line_of, statement_text
+from kernelwright.bindings import bound_names
 from kernelwright.source_lines import NO_FILE, LineOrigin, origin_of_line
-from kernelwright.tools.bindings import bound_names
 from kernelwright.tools.problem import ProblemError, parse
 
 MAX_DEPTH = 8

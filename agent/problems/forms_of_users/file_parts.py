@@ -8,11 +8,12 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kernelwright.agent.problems.forms_of_users.import_time_code import changed_names, makes_calls
+from kernelwright.agent.problems.forms_of_users.import_time_code import makes_calls
 from kernelwright.agent.problems.forms_of_users.parameter_values import has_all_values, parameter_values
 from kernelwright.agent.problems.forms_of_users.signatures import inherited_method
 from kernelwright.agent.problems.forms_of_users.text_edits import unparsed_lines
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
+from kernelwright.bindings import changed_names
 
 Run = list[ast.stmt]
 

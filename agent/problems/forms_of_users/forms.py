@@ -43,8 +43,8 @@ from kernelwright.agent.problems.forms_of_users.required_names import REQUIRED_N
 from kernelwright.agent.problems.forms_of_users.signatures import inherited_method, signature_of
 from kernelwright.agent.problems.forms_of_users.text_edits import joined, line_mark, renamed, with_origins
 from kernelwright.agent.problems.tritonbench_cases import OffDevice, names_loaded_by, names_stored_by
+from kernelwright.bindings import bound_names
 from kernelwright.source_lines import origin_of_line
-from kernelwright.tools.bindings import bound_names
 from kernelwright.tools.problem import ProblemError, parse
 
 INPUT_FUNCTION_NAME = re.compile(

@@ -8,6 +8,7 @@ from collections import Counter
 
 from kernelwright.agent.problems.forms_of_users.text_edits import first_line_of
 from kernelwright.agent.problems.tritonbench_cases import names_loaded_by, names_stored_by
+from kernelwright.bindings import changed_names
 from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 
@@ -102,13 +103,6 @@ def reads_command_line(node: ast.AST) -> bool:
         isinstance(n, ast.Attribute) and n.attr in ("parse_args", "parse_known_args", "argv", "cli", "ArgumentParser")
         for n in ast.walk(node)
     )
-
-
-def changed_names(statement: ast.stmt) -> set[str]:
-    """Returns the names on which a statement calls a method by itself: `layers.append(x)`, also inside of a loop."""
-    calls = [n.value for n in ast.walk(statement) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)]
-    owners = [call.func.value for call in calls if isinstance(call.func, ast.Attribute)]
-    return {owner.id for owner in owners if isinstance(owner, ast.Name)}
 
 
 def _is_shown(statement: ast.stmt) -> bool:

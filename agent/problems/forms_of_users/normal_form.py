@@ -40,7 +40,7 @@ from kernelwright.agent.problems.forms_of_users.text_edits import (
     with_function,
 )
 from kernelwright.agent.problems.forms_of_users.written_defaults import with_defaults
-from kernelwright.tools.bindings import function_at_top
+from kernelwright.bindings import function_at_top
 from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 

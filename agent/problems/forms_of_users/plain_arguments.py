@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping, Set
 
 from kernelwright.agent.problems.forms_of_users.text_edits import assignments, joined, renamed
-from kernelwright.tools.bindings import function_at_top
+from kernelwright.bindings import function_at_top
 
 BASE, ARGUMENTS = "ModelOfArguments", "constructor_arguments"
 PLAIN_CALLS = re.compile(

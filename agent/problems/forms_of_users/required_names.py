@@ -17,7 +17,7 @@ import ast
 
 from kernelwright.agent.problems.forms_of_users.text_edits import joined, renamed
 from kernelwright.agent.problems.tritonbench_cases import names_loaded_by
-from kernelwright.tools.bindings import binding_statement, bound_names
+from kernelwright.bindings import binding_statement, bound_names
 from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from kernelwright.agent.problems.forms_of_users.signatures import method_of
-from kernelwright.tools.bindings import function_at_top
+from kernelwright.bindings import function_at_top
 from kernelwright.tools.parsing import with_replacements
 from kernelwright.tools.problem import parse
 

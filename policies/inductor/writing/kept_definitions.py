@@ -6,6 +6,7 @@ import ast
 import copy
 import re
 
+from kernelwright.bindings import bound_names, changed_names
 from kernelwright.policies.inductor.tracing.graph import TracedModel
 
 
@@ -15,7 +16,7 @@ def model_and_what_it_needs(traced: TracedModel, lines: list[str], constants: di
     """
     tree = ast.parse(traced.text.source)
     by_name = _statements(tree)
-    model = by_name["Model"]
+    model = by_name["Model"][-1]
     assert isinstance(model, ast.ClassDef)
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -23,11 +24,12 @@ def model_and_what_it_needs(traced: TracedModel, lines: list[str], constants: di
     forward = "\n".join(lines)
     _complete_constructor(traced, model, forward, constants)
     wanted: list[ast.stmt] = [model]
-    wanted += [s for name, s in by_name.items() if s is not model and re.search(rf"(?<![\w.]){name}\(\w+=", forward)]
+    called = {name for name in by_name if name != "Model" and re.search(rf"(?<![\w.]){name}\(\w+=", forward)}
+    wanted += _statements_of(called, by_name)
     for top in wanted:  # grows
         own = {a.arg for a in ast.walk(top) if isinstance(a, ast.arg)}
         names = {n.id for n in ast.walk(top) if isinstance(n, ast.Name)} - own
-        wanted += [s for name, s in by_name.items() if name in names and s not in wanted]
+        wanted += [s for s in _statements_of(names, by_name) if s not in wanted]
     for name in [n for n in ast.walk(model) if isinstance(n, ast.Name) and n.id == "Model"]:
         name.id = "ModelNew"
     model.name = "ModelNew"
@@ -49,22 +51,29 @@ def _plain_default(value: ast.expr) -> ast.expr:
     return ast.Constant(None) if foreign else value
 
 
-def _statements(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Name -> the statement that defines it."""
-    found: dict[str, ast.stmt] = {}
+def _statements(tree: ast.Module) -> dict[str, list[ast.stmt]]:
+    """Name -> the statements that bind it, and those that change its value in place, in the order of the text.
+
+    What a statement changes in an imported module is left to the problem: `torch.manual_seed(0)`.
+    """
+    by_name: dict[str, list[ast.stmt]] = {}
+    imported: set[str] = set()
     for node in tree.body:
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            continue
+        names = bound_names(node)
         if isinstance(node, ast.Import | ast.ImportFrom):
-            for alias in node.names:
-                found[alias.asname or alias.name.split(".")[0]] = node
-        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
-            found[node.name] = node
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                for name in ast.walk(target):
-                    if isinstance(name, ast.Name):
-                        found[name.id] = node
-    return found
+            imported |= set(names)
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names += sorted(changed_names(node) - imported - set(names))
+        for name in names:
+            by_name.setdefault(name, []).append(node)
+    return by_name
+
+
+def _statements_of(names: set[str], by_name: dict[str, list[ast.stmt]]) -> list[ast.stmt]:
+    """Returns the statements of these names, each once, in the order in which the text first binds the names."""
+    return list(dict.fromkeys(s for name, statements in by_name.items() if name in names for s in statements))
 
 
 def _without_computation(node: ast.ClassDef) -> None:

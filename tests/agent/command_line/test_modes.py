@@ -17,6 +17,9 @@ from tests.agent.command_in_process import agent_here
     [
         (["problems", "--out", "m.json"], "the catalogue does not use --out, only --manifest does"),
         (["problems", "softmax", "--manifest", "catalogue"], "--manifest does not use QUERY, only the catalogue does"),
+        (["solve", "fused softmax", "--width", "3"], "--search serial does not use --width"),
+        (["batch", "fused_softmax", "--max-gpu-seconds", "5", "--device", "cpu"], "a judge on a CPU does not use --max-gpu-seconds"),
+        (["solve", "fused softmax", "--policy", "compiler", "--temperature", "0.5"], "--policy compiler does not use --temperature, only a model does"),
         (["db", "stats", "--run", "first", "--limit", "3"], "db stats does not use --run and --limit, only db search"),
         (["check", "k.py", "-p", "mish", "--tritonbench", "none"], "--tritonbench goes with a problem tritonbench-t:"),
         (["check", "k.py", "-p", "kernelbench:1/1", "--input", "x=4"], "--init and --input go with a class"),

@@ -90,6 +90,15 @@ DEVELOPED = {
             "def draw(rows=5):\n    return {'x': torch.randn(rows, 24)}\n"
         },
     ),
+    "arguments_of_the_program": FormOfUsers(
+        "import argparse\nimport sys\n" + IMPORTS + "\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--width', type=int, default=40)\noptions = parser.parse_args()\n"
+        "rows = int(sys.argv[1]) if len(sys.argv) > 1 else 6\nlayers = {}\nlayers['slope'] = 0.1\n"
+        "\n\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.norm = nn.LayerNorm(options.width)\n        self.slope = layers['slope']\n\n"
+        "    def forward(self, x):\n        return F.leaky_relu(self.norm(x), self.slope)\n\n\n"
+        "def get_inputs():\n    return [torch.randn(rows, options.width)]\n\n\nget_init_inputs = list\n"
+    ),
     "partial_of_a_class": FormOfUsers(
         IMPORTS + NORM + "\nModel = functools.partial(Norm, eps=0.1)\nget_init_inputs = lambda: [24]\n"
         "get_inputs = lambda: [torch.randn(6, 24)]\n"

@@ -74,6 +74,28 @@ def test_a_reply_is_kept_with_its_usage_and_price(tmp_path: Path):
     assert completion.policy == f"anthropic:m@{server.url.removesuffix('/v1')}"
 
 
+def test_an_address_may_have_a_query_and_the_path_of_messages():
+    paths: list[str] = []
+
+    def behave(handler: Handler) -> None:
+        paths.append(handler.path)
+        says(TEXT)(handler)
+
+    with loopback(behave) as server:
+        for ending in ("?api-version=1", "/messages?api-version=1", ""):
+            open_policy(f"anthropic:m@{server.url}{ending}").sample([ask()])
+    assert paths == ["/v1/messages?api-version=1"] * 2 + ["/v1/messages"]
+
+
+def test_a_reply_in_openai_s_form_is_read():
+    body = {"choices": [{"message": {"role": "assistant", "content": "hello"}, "finish_reason": "length"}],
+            "usage": {"prompt_tokens": 5, "completion_tokens": 2}}  # fmt: skip
+    with loopback(lambda handler: handler.say(body)) as server:
+        [completion] = open_policy(f"anthropic:m@{server.url}").sample([ask()])
+    assert (completion.text, completion.finish) == ("hello", FinishReason.LENGTH)
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (5, 2)
+
+
 def test_sampling_and_the_user_s_fields_are_sent_where_they_are_named():
     extra = ExtraFields(reasoning_effort="high", body={"max_tokens": 9, "thinking": {"type": "adaptive"}})
     with loopback(says(TEXT)) as server:

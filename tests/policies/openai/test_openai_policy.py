@@ -397,6 +397,62 @@ def test_a_reply_that_is_whole_is_read_in_whatever_form_it_comes(case):
     assert len(server.asked) == 1
 
 
+OTHER_APIS = {
+    "Anthropic": {
+        "type": "message", "stop_reason": "max_tokens", "usage": {"input_tokens": 12, "output_tokens": 3},
+        "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "hel"},
+                    {"type": "text", "text": "lo"}],
+    },
+    "Gemini": {
+        "candidates": [{"finishReason": "MAX_TOKENS", "content": {"role": "model", "parts": [
+            {"text": "hm", "thought": True}, {"text": "hel"}, {"text": "lo"}]}}],
+        "usageMetadata": {"promptTokenCount": 12, "candidatesTokenCount": 3},
+    },
+    "Ollama chat": {
+        "message": {"role": "assistant", "content": "hello", "thinking": "hm"}, "done_reason": "length",
+        "prompt_eval_count": 12, "eval_count": 3,
+    },
+    "Ollama generate": {"response": "hello", "done_reason": "length", "prompt_eval_count": 12, "eval_count": 3},
+    "Responses": {
+        "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"},
+        "usage": {"input_tokens": 12, "output_tokens": 3},
+        "output": [
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"type": "message", "content": [{"type": "output_text", "text": "hello", "annotations": []}]},
+        ],
+    },
+    "Converse": {
+        "output": {"message": {"role": "assistant", "content": [{"text": "hello"}]}}, "stopReason": "max_tokens",
+        "usage": {"inputTokens": 12, "outputTokens": 3},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("api", OTHER_APIS)
+def test_a_reply_in_another_api_s_form_is_read_and_not_asked_for_again(api):
+    with loopback(says(OTHER_APIS[api])) as server:
+        policy = RetryingPolicy(OpenAIPolicy("m", server.url, timeout=300), budget=10, first_wait=0.01)
+        [completion] = policy.sample([ask()])
+    assert (completion.text, completion.finish) == ("hello", FinishReason.LENGTH)
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (12, 3)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("body", [{"message": "the model is loading"}, {"output": []}, {"content": None}, {"id": "1"}])
+def test_an_answer_without_a_message_is_no_reply_of_another_api(body):
+    with loopback(says(body)) as server, pytest.raises(PolicyUnavailable, match="no reply of a model"):
+        OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
+
+
+def test_a_stream_of_ollama_s_own_is_joined():
+    lines = [{"message": {"content": part}, "done": False} for part in ("hel", "lo")]
+    lines.append({"message": {"content": ""}, "done": True, "done_reason": "stop", "eval_count": 3})
+    body = b"\n".join(json.dumps(line).encode() for line in lines)
+    with loopback(says(body, kind="application/x-ndjson")) as server:
+        [completion] = OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
+    assert completion.text == "hello"
+
+
 def test_a_stream_that_breaks_off_within_an_event_keeps_what_came_before():
     with loopback(says(LINES_OF_EVENTS[:-9], kind="text/event-stream")) as server:
         [completion] = OpenAIPolicy("m", server.url, timeout=300).sample([ask()])

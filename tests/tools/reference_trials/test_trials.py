@@ -111,6 +111,31 @@ def test_a_reference_that_loops_is_ended_and_named_with_its_line(place):
     assert str(refused.value) == f"the reference mine.py fails {where}: it took more than 1 s"
 
 
+SLOWED_DOWN = """
+def slowed_down():
+    import time
+    begun = time.monotonic()
+    while time.monotonic() < begun + 5.0:
+        busy_until = time.monotonic() + 0.01
+        while time.monotonic() < busy_until:
+            pass
+        time.sleep(0.03)
+if "SLOWED_DOWN" not in os.environ:  # a trial imports its reference several times
+    os.environ["SLOWED_DOWN"] = "once"
+    slowed_down()
+"""
+
+
+def test_a_reference_that_gets_a_quarter_of_a_processor_is_not_called_too_slow():
+    with ReferenceTrials(seconds=3.0) as trials:
+        trials.require_working(problem_with({"top": SLOWED_DOWN}))
+
+
+def test_a_reference_that_sleeps_is_ended_after_its_seconds():
+    with ReferenceTrials(seconds=1.0) as trials, pytest.raises(ProblemError, match=r"it took more than 1 s"):
+        trials.require_working(problem_with({"top": "import time; time.sleep(300)"}))
+
+
 def test_each_reference_is_tried_once(trials, tmp_path):
     problem = problem_with({"top": f"open({str(tmp_path / 'count')!r}, 'a').write('tried ')"})
     trials.require_working(problem)

@@ -1,6 +1,7 @@
 """Names that a Python text binds by definitions, assignments, imports and loops, also inside of blocks.
 
-Read from the syntax tree; nothing runs. `from module import *` binds names that no text tells.
+Read from the syntax tree; nothing runs. `from module import *` binds names that no text tells. The module lies below
+every floor, because `tools`, `policies` and `agent` read the same texts.
 """
 
 from __future__ import annotations
@@ -34,6 +35,25 @@ def _names_bound_by(node: ast.AST) -> list[str]:
         case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
             return [name]
     return []
+
+
+def changed_names(statement: ast.stmt) -> set[str]:
+    """Returns the names whose values a statement changes in place: `layers.append(x)`, `options["width"] = 8`."""
+    changed: set[str] = set()
+    for part in ast.walk(statement):
+        if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
+            changed |= _root_name(part.value.func)
+        elif isinstance(part, ast.Subscript | ast.Attribute) and isinstance(part.ctx, ast.Store):
+            changed |= _root_name(part)
+    return changed
+
+
+def _root_name(node: ast.expr) -> set[str]:
+    """Returns the name at the beginning of `name.part[0].other`; nothing for a plain name and for other expressions."""
+    root: ast.expr = node
+    while isinstance(root, ast.Subscript | ast.Attribute):
+        root = root.value
+    return {root.id} if isinstance(root, ast.Name) and root is not node else set()
 
 
 def binding_statement(tree: ast.Module, name: str) -> ast.stmt | None:

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from kernelwright.tools.bindings import binding_statement, bound_names, function_at_top
+from kernelwright.bindings import binding_statement, bound_names, function_at_top
 
 
 @pytest.mark.parametrize(
