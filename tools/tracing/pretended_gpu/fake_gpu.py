@@ -47,7 +47,7 @@ def install(target: Target) -> None:
     _describe_gru()
     redirect.install(target.capability, target.multiprocessors, target.shared_per_block)
     _answer_for(target)
-    _install_guard()
+    install_device_guard()
     replaced: list[tuple[Any, str, Any]] = [
         (torch._subclasses.fake_tensor, "init_gpu_context", lambda *args, **kwargs: None),
         (FakeTensor, "data_ptr", _address),
@@ -117,7 +117,7 @@ def _answer_for(target: Target) -> None:
         accelerator.current_accelerator = lambda *args, **kwargs: torch.device("cuda")
 
 
-def _install_guard() -> None:
+def install_device_guard() -> None:
     """Views and copies of a tensor on cuda ask for that device's guard, which a CPU build has not: the one of `meta`,
     which does nothing, stands in.
 
