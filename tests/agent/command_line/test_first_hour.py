@@ -160,7 +160,20 @@ def test_one_kernel_is_no_draft_of_several_problems(refused, tmp_path):
 
 def test_old_names_of_options_work_and_say_the_new_ones(refused, capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["solve", "fused silu", "--samples", "3", "--output=kernel.py", "--dry-run", "--device", "cpu"])
+        main(
+            [
+                "solve",
+                "fused silu",
+                "--samples",
+                "3",
+                "--search",
+                "beam",
+                "--output=kernel.py",
+                "--dry-run",
+                "--device",
+                "cpu",
+            ]
+        )
     assert ended.value.code == 0
     said = capsys.readouterr().err.splitlines()
     assert ["--samples is now called --width" in said[0], "--output is now called --out" in said[1]] == [True, True]
