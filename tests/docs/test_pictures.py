@@ -31,3 +31,10 @@ def test_the_verdicts_of_the_picture_are_those_of_today(verdict):
     today = LOOP["judged"](verdict["kernel"])
     assert (today["outcome"], bool(today["failure"])) == (verdict["outcome"], bool(verdict["failure"]))
     assert today["failure"].partition(":")[2][:30] == verdict["failure"].partition(":")[2][:30]
+
+
+def test_every_picture_of_the_documentation_is_shown_on_a_page():
+    pictures = [path.name for kind in ("svg", "png") for path in (ROOT / "docs").glob(f"*.{kind}")]
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
+    assert len(pictures) >= 4
+    assert [name for name in pictures if f"{name})" not in pages] == []
