@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 FLOATING = frozenset({"float64", "float32", "float16", "bfloat16"})
 """Types of inputs that may be equal along a dimension; whole numbers are often indices, whose order means something."""
 Kind = Callable[[Sequence[int], random.Random], InputLayout | None]
-KINDS: tuple[Kind, ...] = (transposed, stepped, sliced, expanded, heads_transposed, channels_last)
+KINDS: tuple[Kind, ...] = (transposed, stepped, sliced, expanded)
 """Each input that can lie so does in some variant."""
+KINDS_OF_FOUR_DIMENSIONS: tuple[Kind, ...] = (stepped, expanded, heads_transposed, channels_last)
+"""From four dimensions on, in place of KINDS: every variant costs a trace and a call."""
 Layouts = tuple[InputLayout | None, ...]
 """The layout of each tensor among the inputs, in order; None for the problem's own layout."""
 
@@ -120,9 +122,11 @@ def _kinds_for(tensor: dict[str, Any]) -> list[Kind]:
     shape = tensor["shape"]
     if not is_contiguous(shape, tensor["stride"]):
         return []
+    kinds = list(KINDS if len(shape) < 4 else KINDS_OF_FOUR_DIMENSIONS)
+    if tensor["dtype"] not in FLOATING:
+        kinds = list(dict.fromkeys(sliced if kind is expanded else kind for kind in kinds))
     rng = random.Random(0)
-    allowed = [kind for kind in KINDS if kind is not expanded or tensor["dtype"] in FLOATING]
-    return [kind for kind in allowed if kind(shape, rng) is not None]
+    return [kind for kind in kinds if kind(shape, rng) is not None]
 
 
 def _cheapest(selection: Selection) -> AtSize | None:
