@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import computed_field, model_validator
 
 from kernelwright.tools.compile_results import Census, CompileResult, KernelResources
+from kernelwright.tools.coverage import Coverage
 from kernelwright.tools.faults import (
     Cheat,
     Failed,
@@ -49,6 +50,7 @@ __all__ = [
     "Clocks",
     "CompileResult",
     "CorrectnessResult",
+    "Coverage",
     "Environment",
     "Failed",
     "Failure",
@@ -157,9 +159,7 @@ class CorrectnessResult(Value):
     sizes: dict[str, int] = {}
     """Module-level integers it was judged with where they are not the problem's own."""
     fixed_sizes: dict[str, int] = {}
-    """Module-level integers that the candidate's own guard fixes to the problem's values: none of its sizes varies
-    them.
-    """
+    """Module-level integers that the candidate's own guard fixes to the problem's values."""
     weights_reloaded: bool | None = None
     """False where the candidate's parameters could not be matched with the reference's; None where there are none."""
     deterministic: bool | None = None
@@ -169,9 +169,7 @@ class CorrectnessResult(Value):
     seed: int | None = None
     """The seed of draws, sizes and the order of programs: `agent check --seed` repeats the verdict with it."""
     random_outputs: tuple[int, ...] = ()
-    """Outputs of the reference that follow the state of torch's generators (dropout in training mode): a wrong answer
-    there is not the candidate's fault alone.
-    """
+    """Outputs of the reference that follow torch's generators: a wrong answer there is not the candidate's fault."""
     tried: tuple[Tried, ...] = ()
     """The sizes that it was checked at, in order, with their outcomes."""
     layouts: tuple[LayoutCheck, ...] = ()
@@ -238,6 +236,8 @@ class Report(Value):
     """
     narrow_contract: str = ""
     """Why a correct candidate earns no full reward: its own guard takes too few sizes. Empty for every other."""
+    coverage: Coverage | None = None
+    """Which comparisons of the kernels were exercised, under the interpreter; None where that was not reached."""
     eval_mode: str = ""
     """Why the module was judged in eval mode: `the module's Dropout draws random numbers in training mode`. Empty where
     it was judged as it is built.
@@ -333,7 +333,7 @@ class Report(Value):
             return f"it is not correct: {self.outcome.value.replace('_', ' ')}"
         if self.degenerate:
             return f"the problem cannot tell a right answer from: {', '.join(self.degenerate)}"
-        return self.narrow_contract
+        return self.narrow_contract or (self.coverage.reward_ineligible_because if self.coverage else "")
 
     @property
     def speedup(self) -> float | None:

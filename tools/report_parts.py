@@ -29,7 +29,7 @@ def with_verdict(report: Report, problem: Problem, judged: JudgeFindings, rung: 
     return report.with_(
         rung=rung, failure=report.failure or result.failure, correct=correct,
         correct_kb=result.correct_kb, narrow_contract=narrow_contract(problem, result) if correct else "",
-        judged_on=result.device, own_work=result.own_work, **stage,
+        judged_on=result.device, own_work=result.own_work, coverage=judged.coverage or report.coverage, **stage,
     )  # fmt: skip
 
 

@@ -72,12 +72,15 @@ AllowImport = Annotated[
     typer.Option("--allow-import", metavar="NAME[,NAME]", help="Installed packages whose kernels it may use."),
 ]
 ShowTrace = Annotated[bool, typer.Option("--show-trace", help="Print what its host code asks for too, step by step.")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Print the draws, sizes and comparisons that the verdict was made of too.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="The report as one JSON object and nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
 CHECK_MODES = Modes({"--server": ("server",), "a judge on this machine": ("show_trace", "cache")})
 """A judge service shows no trace, and keeps every verdict itself."""
-OUTPUT_OPTIONS = ("seed", "show_trace", "quiet", "as_json", "debug")
+OUTPUT_OPTIONS = ("seed", "show_trace", "explain", "quiet", "as_json", "debug")
 """Options that the command to be repeated does not name: its seed, and what only changes the output."""
 
 
@@ -87,8 +90,8 @@ def check(
     contiguous_inputs: ContiguousInputs = False,
     seed: Seed = None, sizes: Sizes = 8, allow_import: AllowImport = None, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, profile: Profile = True, ncu: Ncu = False, sanitizer: Sanitizer = False,
-    show_trace: ShowTrace = False, cache: Cache = None, server: Server = None, quiet: Quiet = False,
-    as_json: AsJson = False, debug: Debug = False,
+    show_trace: ShowTrace = False, explain: Explain = False, cache: Cache = None, server: Server = None,
+    quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge one kernel: does it compile, is it right, does it do its own work, how fast is it?
 
@@ -118,7 +121,7 @@ def check(
         }  # fmt: skip
         report = judge_at_server(server, found, source, device, wanted, quiet=quiet)
         command = command_without_output_options(context)
-        _show(report, None, source, command, as_json, taken_for=found.taken_for)
+        _show(report, None, source, command, as_json, taken_for=found.taken_for, explain=explain)
         raise typer.Exit(exit_status(report))
     packages = allowed_packages(allow_import or [])
     place = choose_device(device)
@@ -138,7 +141,8 @@ def check(
         )  # fmt: skip
         report, trace = _judge(found, source, place, options, cache, show_trace, quiet=quiet)
     estimates = _estimates(found, target or targets, quiet) if place == "cpu" and (report.correct or target) else ()
-    _show(report, trace, source, command_without_output_options(context), as_json, estimates, found.taken_for)
+    command = command_without_output_options(context)
+    _show(report, trace, source, command, as_json, estimates, found.taken_for, explain)
     raise typer.Exit(exit_status(report))
 
 
@@ -295,7 +299,7 @@ def _estimates(problem: Problem, cards: Sequence[str], quiet: bool) -> tuple[Car
 
 def _show(
     report: Report, trace: CandidateTrace | None, source: str, command: str, as_json: bool,
-    estimates: Sequence[CardEstimate] = (), taken_for: str = "",
+    estimates: Sequence[CardEstimate] = (), taken_for: str = "", explain: bool = False,
 ) -> None:  # fmt: skip
     """Prints the trace, the report and the estimates; in JSON the report's object with the keys `trace`, where there
     is one, `estimates`, where nothing was timed, and `taken_for`, where the problem's name is only near to that one.
@@ -320,6 +324,10 @@ def _show(
 
         console().print(trace_view(trace, source, kind_of), "")
     console().print(report_view(report, command, command_seconds()))
+    if explain:
+        from kernelwright.agent.viewing.verdicts.explanation import explanation_view
+
+        console().print("", explanation_view(report))
     if estimates:
         from kernelwright.agent.viewing.verdicts.measurements import estimates_view
 

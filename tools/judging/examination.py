@@ -8,16 +8,21 @@ import contextlib
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.movement import converts_inputs, draws_of, gives_back_inputs, only_moves
+from kernelwright.tools.compiling.text.named_numbers import named_numbers
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.rules import ELSEWHERE, WHERE, AtSize, Rules, Thoroughness, distributions_for
+from kernelwright.tools.judging.searching.outcome_search import OutcomeSearch
+from kernelwright.tools.judging.searching.replayed_outcomes import told_outcomes
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs
 from kernelwright.tools.references.redrawing.dependence import require_inputs_read
+from kernelwright.tools.references.redrawing.searched_draws import searched_outputs
 from kernelwright.tools.references.weights import require_visible_weights
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import Cheat, Check, Failed, Failure, Fault, OwnWork, clean_text
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 
 DRAWS_IN_TURNS = (Draw.MIXED_ROWS, Draw.AGREEING, Draw.ISOLATED)
 """Of the sizes at which one call is made."""
+SEARCH_SEED = 611953
+"""Added to the seed of a problem's draws for those that are searched for."""
 LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
 """How many calls later the answer is looked at where something kept changes from call to call: least and most."""
 
@@ -48,6 +55,8 @@ class Evidence:
     """Whether two calls on the same inputs agreed bit for bit on a GPU; None under the interpreter."""
     only_moves: bool | None = None
     """Whether the problem only moves values, at every size where that was asked; None before it was."""
+    search: OutcomeSearch | None = None
+    """What was searched for after the ordinary draws; None where they found a fault."""
     reloaded: bool | None = None
     """Whether all weights of the reference are loaded into the candidate; None where the reference has none."""
 
@@ -93,8 +102,10 @@ class Examination:
                 self._second_draw()
             asked = self._distributions() if how is Thoroughness.ALL else self._few_distributions()
             self._checks.watched_draw = None  # the next draw may be of gigabytes, too
-            for number, (draw, numbers) in enumerate(asked, 2):
-                self._distribution(draw, number, perturbed, numbers)
+            for number, draw in enumerate(asked, 2):
+                self._distribution(draw, number, perturbed)
+            if how is Thoroughness.ALL:
+                self._search_outcomes()
         finally:
             self._evidence.add(self._checks)
 
@@ -214,32 +225,23 @@ class Examination:
                 told = f"wrong {times:,} calls later, by what it keeps between calls: {failed.failure.message}"
                 raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=clean_text(told, 700))) from failed
 
-    def _few_distributions(self) -> list[tuple[Draw, tuple[float, ...]]]:
+    def _few_distributions(self) -> list[Draw]:
         """What is asked at a large size: signed numbers, and where outputs are of half precision, whether every element
         of a long row counts.
         """
         in_half = self._checks.prepared.rounds_to_half
-        return [(Draw.SIGNED, ()), *([(Draw.ISOLATED, ())] if in_half else ())]
+        return [Draw.SIGNED, *([Draw.ISOLATED] if in_half else ())]
 
-    def _distributions(self) -> list[tuple[Draw, tuple[float, ...]]]:
+    def _distributions(self) -> list[Draw]:
         assert self._checks.watched_draw is not None
-        return distributions_for(self._candidate.traced, self._checks.trace, self._checks.watched_draw.inputs)
+        return distributions_for(self._candidate.traced, self._checks.watched_draw.inputs)
 
-    def _distribution(
-        self,
-        draw: Draw,
-        number: int,
-        perturbed: bool,
-        numbers: tuple[float, ...],
-        at: str = "",
-    ) -> None:
+    def _distribution(self, draw: Draw, number: int, perturbed: bool, at: str = "") -> None:
         """at: where it is not the base size, as it is told. Raises Failed."""
         if draw is Draw.ISOLATED and self._checks.prepared.reference.sorts:
             return
         try:
-            expected = self._judge.expected(
-                self._problem, self._seed, draw, number, perturbed=perturbed, numbers=numbers
-            )
+            expected = self._judge.expected(self._problem, self._seed, draw, number, perturbed=perturbed)
         except ProblemError as error:
             self._evidence.notes.append(f"{draw}: not used, {error}")
             return
@@ -256,12 +258,32 @@ class Examination:
         with _refusal_elsewhere(draw):
             self._checks.check(expected, poison, self._shuffle(number + 3), name=f"{draw}{at}")
 
+    def _search_outcomes(self) -> None:
+        """Checks draws on which comparisons of the kernels turn: on a GPU, where nothing tells of their outcomes, one
+        of the numbers that the kernels' texts compare with. Raises Failed.
+        """
+        self._progress("searching for outcomes of comparisons")
+        prepared, model = self._checks.prepared, self._checks.calls.model
+        seed = (self._seed >> 16) + SEARCH_SEED
+        replayed = partial(told_outcomes, self._judge.replayer, self._left) if self._judge.device == "cpu" else None
+        search = OutcomeSearch(
+            expect=lambda change: searched_outputs(prepared, change, seed, model),
+            check=self._check_searched,
+            tell=replayed,
+        )
+        self._evidence.search = search
+        search.run(named_numbers(self._candidate.traced, self._checks.trace) if replayed is None else ())
+
+    def _check_searched(self, expected: ExpectedOutputs, number: int) -> None:
+        with _refusal_elsewhere(Draw.SEARCHED):
+            self._checks.check(expected, POISONS[number % len(POISONS)], self._shuffle(200 + number))
+
     def _every_distribution(self, drawn: ExpectedOutputs, configurations: bool, at: str) -> None:
         """Loops over several blocks are seldom right on everything that short rows are right on. Raises Failed."""
         if configurations:
             self._other_configurations(drawn, at)
-        for number, (draw, numbers) in enumerate(self._distributions(), 2):
-            self._distribution(draw, number, self._checks.calls.has_weights, numbers, at)
+        for number, draw in enumerate(self._distributions(), 2):
+            self._distribution(draw, number, self._checks.calls.has_weights, at)
 
     def _own_work_elsewhere(self) -> None:
         drawn, census = self._checks.watched_draw, own_work.census_of(self._checks.trace, self._candidate.traced)

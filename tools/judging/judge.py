@@ -127,23 +127,17 @@ class Judge:
         return made
 
     def expected(
-        self, problem: Problem, seed: int, draw: Draw, number: int, *, perturbed: bool = False,
-        numbers: tuple[float, ...] = (),
-    ) -> ExpectedOutputs:  # fmt: skip
-        """A draw of the problem and what should come of it: the same for every candidate of one seed.
-
-        numbers: of the draw `named`.
-        """
+        self, problem: Problem, seed: int, draw: Draw, number: int, *, perturbed: bool = False
+    ) -> ExpectedOutputs:
+        """A draw of the problem and what should come of it: the same for every candidate of one seed."""
         prepared = self.prepared(problem, seed)
-        key = (key_of(problem, seed), draw, number, perturbed, numbers)
+        key = (key_of(problem, seed), draw, number, perturbed)
         if (known := self._kept.find_draw(key)) is not None:
             return known
         seconds = prepared.exact_seconds
         model = self._perturbed_outputs(problem, prepared, seed) if perturbed else None
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
-        made = expected_outputs(
-            prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact, numbers=numbers
-        )
+        made = expected_outputs(prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact)
         self._kept.keep_draw(key, made)
         return made
 

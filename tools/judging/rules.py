@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from kernelwright.tools.compiling.text.named_numbers import named_numbers
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
+from kernelwright.tools.coverage import Coverage
 from kernelwright.tools.judging.layouts.input_layouts import InputLayout
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import OF_PAIRS, Draw, pairs_of_tensors
 from kernelwright.tools.report import CorrectnessResult, Failed, Failure, Fault, SizeOutcome, Tried, Value
 from kernelwright.tools.sizing.size_search import changeable_integers
-from kernelwright.tools.tracing.trace import Trace, Traced
+from kernelwright.tools.tracing.trace import Traced
 
 DISTRIBUTIONS = (
     Draw.SIGNED,
@@ -48,7 +48,7 @@ WHERE = {
     Draw.NAN: "some numbers are NaN",
     Draw.INFINITE: "some numbers are infinite",
     Draw.MEETING: "some numbers of two inputs are equal or nearly so",
-    Draw.NAMED: "numbers lie near those that the kernel names",
+    Draw.SEARCHED: "numbers lie where comparisons of the kernel turn",
     Draw.SCALED: "rows are scaled by large and small powers of two",
     Draw.ISOLATED: "all but a few numbers of each row are zero",
     Draw.MIXED_ROWS: "some rows hold zeros, some few numbers among zeros",
@@ -110,23 +110,23 @@ class JudgeFindings:
     result: CorrectnessResult
     needs_gpu: str = ""
     """Why no interpreter can run it; then nothing is known of its answers."""
+    coverage: Coverage | None = None
+    """What the draws exercised; None on a GPU, and where a check failed."""
 
     def with_result(self, result: CorrectnessResult) -> JudgeFindings:
         """The same with another result."""
-        return JudgeFindings(result, self.needs_gpu)
+        return JudgeFindings(result, self.needs_gpu, self.coverage)
 
 
-def distributions_for(traced: Traced, trace: Trace, inputs: list[Any]) -> list[tuple[Draw, tuple[float, ...]]]:
-    """The draws beside the problem's own at one size, with the numbers of the draw `named`: those of every candidate,
-    and those that its texts or its inputs ask for.
+def distributions_for(traced: Traced, inputs: list[Any]) -> list[Draw]:
+    """The draws beside the problem's own at one size: those of every candidate, and those that its texts or its inputs
+    ask for.
     """
-    numbers = named_numbers(traced, trace)
     asked = {
         **dict.fromkeys(OF_PAIRS, bool(pairs_of_tensors(inputs))),
         Draw.NAN: any(treats_nan(f.text) for f in traced.functions.values()),
-        Draw.NAMED: bool(numbers),
     }
-    return [(draw, numbers if draw is Draw.NAMED else ()) for draw in (*DISTRIBUTIONS, *(d for d in asked if asked[d]))]
+    return [*DISTRIBUTIONS, *(draw for draw in asked if asked[draw])]
 
 
 def require_enough_sizes(tried: Sequence[Tried], others: int, rules: Rules) -> None:

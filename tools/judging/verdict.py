@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.tools.coverage import Coverage
 from kernelwright.tools.judging.compile_report import late_kernel
 from kernelwright.tools.judging.examination import Evidence, Examination
 from kernelwright.tools.judging.layouts.layout_checks import LayoutChecks, failure_of_layouts
@@ -18,6 +19,7 @@ from kernelwright.tools.judging.rules import (
     Thoroughness,
     require_enough_sizes,
 )
+from kernelwright.tools.judging.searching.replayed_outcomes import forget_outcomes, told_outcomes
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, SizeChecks
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.reference_trials.contract_sizes import GUARD_FAULTS
@@ -63,6 +65,8 @@ class Verdict:
         self._tried: list[Tried] = []
         self._layouts: list[LayoutCheck] = []
         self._needs_gpu = ""
+        self._opened = False
+        self._coverage: Coverage | None = None
         self._prepared: PreparedProblem | None = None  # at the base size
         self._long: tuple[AtSize, ...] = ()  # where every distribution is tried, too
         self._randomness = ""
@@ -95,6 +99,8 @@ class Verdict:
                 for size in others:
                     self._other_size(size, ALL if size is thorough else ONE_CALL)
                 self._base_size(base, FEW)
+            if (search := self._evidence.search) is not None and self._judge.device == "cpu":
+                self._coverage = search.coverage(told_outcomes(self._judge.replayer, self._left))
         except Failed as failed:
             self._require_fixed_reference(failed)
             return failed.failure
@@ -153,6 +159,9 @@ class Verdict:
             self._evidence.tolerances,
         )
         checks.calls.open(prepared.weights_seed, self._left(), self._binaries)
+        if not self._opened and self._judge.device == "cpu":
+            forget_outcomes(self._judge.replayer, self._left)  # of an earlier verdict on the same text
+        self._opened = True
         if checks.calls.reloaded is False and self._evidence.reloaded is not False:
             self._evidence.notes.append(
                 f"no tensor of the candidate holds {', '.join(checks.calls.missing[:3])} of the reference: never loaded"
@@ -244,4 +253,4 @@ class Verdict:
             random_outputs=self._prepared.random_outputs if self._prepared else (),
             tried=tuple(self._tried), layouts=tuple(self._layouts), seconds=time.monotonic() - self._begun,
         )  # fmt: skip
-        return JudgeFindings(result, self._needs_gpu)
+        return JudgeFindings(result, self._needs_gpu, self._coverage)

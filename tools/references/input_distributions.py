@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +19,6 @@ from kernelwright.tools.references.redrawing.element_maps import (
     huge_magnitude,
     made_negative,
     made_tiny,
-    sign_of_hash,
     with_infinities,
     with_nan,
     with_signs,
@@ -77,11 +76,8 @@ class Draw(StrEnum):
     """Signed, and of two tensors of one form the second holds in one place of eight what the first does, a number near
     it, or its negative.
     """
-    NAMED = "named"
-    """Signed, and one value in three is a number that the candidate's kernels name, or near it: one number a row.
-
-    Compared as with infinities.
-    """
+    SEARCHED = "searched"
+    """Numbers are put or rows scaled so that comparisons of the candidate's kernels turn (searched_draws.py)."""
     REDRAWN = "redrawn"
     """As the problem draws it, but inputs that are equal in every draw of it are drawn anew from their carrier
     (redrawing/carriers.py).
@@ -105,7 +101,7 @@ class Draw(StrEnum):
 
 
 RELATIVE_OFFSETS = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0**-6, -(2.0**-6), 0.25, -0.25)
-"""Relative distances of values from a named number."""
+"""Relative distances of values from a number that a kernel compares with."""
 NEAR_OFFSETS = 6
 """The first so many of RELATIVE_OFFSETS say how far two values that meet are apart."""
 SCALE_LIMITS = (50, 24, 12, 0)
@@ -116,16 +112,16 @@ MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
 OF_PAIRS = (Draw.MEETING, Draw.AGREEING, Draw.CONVERGED)
 """Used where two tensors have one form."""
-WITH_INFINITIES = (Draw.INFINITE, Draw.NAMED, Draw.ALONE)
+WITH_INFINITIES = (Draw.INFINITE, Draw.ALONE)
 """Compared only where the answer is a number or an infinity."""
 MIN_ELEMENTS_FOR_INFINITIES, MAX_ELEMENTS_WITH_ONE_INFINITY = 64, 1 << 14
 """Elements of a tensor: fewer need hold no infinity, and more hold both by themselves."""
 
 
-def apply_draw(draw: Draw, inputs: list[Any], numbers: Sequence[float] = (), limit: int = 0) -> None:
+def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
     """Maps the floating and complex tensors of an own draw in place. Whole numbers and booleans stay.
 
-    numbers: of the draw `named`, the smallest first. limit: of the draw `scaled`, its largest exponent.
+    limit: of the draw `scaled`, its largest exponent.
     """
     import torch
 
@@ -144,9 +140,6 @@ def apply_draw(draw: Draw, inputs: list[Any], numbers: Sequence[float] = (), lim
         scale_rows(floating, limit)
     if draw is Draw.MEETING:
         _meet(floating)
-    if draw is Draw.NAMED and numbers:
-        for value in floating:
-            _name(value, numbers)
 
 
 def pairs_of_tensors(tensors: list[Any]) -> list[tuple[Any, Any]]:
@@ -188,23 +181,6 @@ def _is_symmetric(tensor: Any) -> bool:
 
     square = tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2]
     return square and torch.equal(tensor, tensor.mT)
-
-
-def _name(tensor: Any, numbers: Sequence[float]) -> None:
-    """Puts a named number, or one near it, at every third place that is not zero; the rows take turns."""
-    import torch
-
-    h, width = hash_of_values(tensor), tensor.shape[-1] if tensor.dim() else 1
-    row = torch.arange(tensor.numel(), device=tensor.device).div(width, rounding_mode="floor").view(tensor.shape)
-    fitting = [n for n in numbers if n <= torch.finfo(tensor.dtype).max]
-    if not fitting:
-        return
-    size = torch.tensor(fitting, dtype=tensor.dtype, device=tensor.device)[row % len(fitting)]
-    near = torch.tensor(RELATIVE_OFFSETS, dtype=tensor.dtype, device=tensor.device)[
-        ((h >> 6) % len(RELATIVE_OFFSETS)).long()
-    ]
-    value = size * (1 + near) * sign_of_hash(h >> 4)
-    tensor.copy_(torch.where((h % 3 == 0) & (tensor != 0), value, tensor))
 
 
 def _map_float8(tensor: Any, draw: Draw) -> None:
@@ -299,7 +275,6 @@ _MAPS: dict[Draw, Callable[[Any, Any], Any]] = {
     Draw.TINY: made_tiny,
     Draw.INFINITE: with_infinities,
     Draw.MEETING: with_signs,
-    Draw.NAMED: with_signs,
     Draw.SCALED: with_signs,
 }
 
@@ -325,7 +300,7 @@ _WHOLE_INPUTS: dict[Draw, Callable[[list[Any]], None]] = {
     Draw.OFFSET: offset_rows,
 }
 """Draws that change whole rows, and not element by element."""
-WITHOUT_COMPLEX = (Draw.NAN, Draw.INFINITE, Draw.NAMED, Draw.ALONE)
+WITHOUT_COMPLEX = (Draw.NAN, Draw.INFINITE, Draw.ALONE)
 """Draws that leave complex numbers as they are: what infinite parts give, torch's own operators disagree on."""
 
 

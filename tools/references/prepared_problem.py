@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import time
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -320,17 +319,16 @@ def expected_outputs(
     model: Any = None,
     exact: bool = True,
     edges: list[Any] | None = None,
-    numbers: Sequence[float] = (),
 ) -> ExpectedOutputs:
     """Draws inputs from `seed` and computes what should come of them. The candidate never learns the seed.
 
     edges: earlier inputs whose first and last rows and columns are kept, so that a fingerprint of a few elements does
-    not see that the rest is new. numbers: of the draw `named`.
+    not see that the rest is new.
     """
     limits = SCALE_LIMITS[:-1] if draw is Draw.SCALED else SCALE_LIMITS[-1:]
     model = prepared.model if model is None else model
     for limit in limits:
-        expected = _expected_within(prepared, draw, seed, model, edges, numbers, limit)
+        expected = _expected_within(prepared, draw, seed, model, edges, limit)
         expected.exact = float64_outputs(prepared, expected) if exact else None
         if len(limits) == 1 or (expected.finite() and is_accurate(expected.eager, expected.exact)):
             break
@@ -338,8 +336,7 @@ def expected_outputs(
 
 
 def _expected_within(
-    prepared: PreparedProblem, draw: Draw, seed: int, model: Any, edges: list[Any] | None, numbers: Sequence[float],
-    limit: int,
+    prepared: PreparedProblem, draw: Draw, seed: int, model: Any, edges: list[Any] | None, limit: int,
 ) -> ExpectedOutputs:  # fmt: skip
     """The expected outputs without float64's. limit: of the draw `scaled`, its largest exponent."""
     import torch
@@ -348,7 +345,7 @@ def _expected_within(
     inputs = reference.inputs(seed)
     in_order = sorted_inputs(inputs) if prepared.searches else ()
     domains = DomainsKept(inputs, prepared.domains)
-    apply_draw(draw, inputs, numbers, limit)
+    apply_draw(draw, inputs, limit)
     domains.restore()
     if draw is Draw.REDRAWN:
         redraw_constant_inputs(prepared, model, inputs, seed)

@@ -23,6 +23,8 @@ from kernelwright.tools.nested import take_apart, tensors_of
 from kernelwright.tools.replaying.explanation import failure_of
 from kernelwright.tools.replaying.gpu.one_by_one import OneByOne, count_launches
 from kernelwright.tools.replaying.interpreter import guarded_memory
+from kernelwright.tools.replaying.interpreter.comparisons.messages import told_comparisons
+from kernelwright.tools.replaying.interpreter.comparisons.outcomes import outcomes
 from kernelwright.tools.replaying.interpreter.extents import ReadElements
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.mapped_memory import Mapped
@@ -230,6 +232,18 @@ class Service:
             for place, value in as_if_called_again(before, now, int(message["times"])).items():
                 self._opened().kept_tensors()[place].copy_(value)
         return {}
+
+    # ------------------------------------------------------------------ comparisons
+    def do_comparisons(self, message: Message) -> Message:
+        """Tells the comparisons of the kernels on loaded data and their outcomes so far. forget: "outcomes" begins anew
+        afterwards; "misses" keeps outcomes, and tells how near operands come in later calls alone.
+        """
+        told = told_comparisons(self._traced.functions)
+        if message.get("forget") == "outcomes":
+            outcomes.forget_outcomes()
+        elif message.get("forget") == "misses":
+            outcomes.begin_draw()
+        return {"comparisons": told}
 
     # ------------------------------------------------------------------ a call
     def do_call(self, message: Message) -> Message:

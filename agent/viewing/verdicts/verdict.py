@@ -128,10 +128,17 @@ def _findings(report: Report, command: str) -> list[tuple[str, object]]:
         ("KernelBench", "" if report.correct_kb is None else _kernelbench(report)),
         ("own work", _own_work(report.own_work, report.failure) if report.own_work else ""),
         ("mode", quoted_text(f"judged in eval mode: {report.eval_mode}" if report.eval_mode else "")),
-        ("reward", quoted_text(f"no full reward: {report.narrow_contract}" if report.narrow_contract else "", WARN)),
+        ("reward", quoted_text(_reward(report), WARN)),
         ("degenerate", Text(_degenerate(report), style=WARN)),
         ("advice", quoted_text("\n".join(report.advice), WARN)),
     ]
+
+
+def _reward(report: Report) -> str:
+    """Why a correct candidate earns no full reward, where that is not the problem's fault; else empty."""
+    if not report.correct or report.degenerate or report.reward_eligible:
+        return ""
+    return f"no full reward: {report.reward_ineligible_because}"
 
 
 def sizes_view(tried: tuple[Tried, ...]) -> Table:

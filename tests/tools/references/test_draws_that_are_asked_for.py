@@ -42,16 +42,6 @@ def test_tensors_of_one_number_name_it() -> None:
     assert named("def k(): pass\n", full, data, table) == (0.5, 0.75, 2.0)
 
 
-def test_named_numbers_stand_among_the_inputs_with_either_sign_and_numbers_near_them() -> None:
-    x = torch.randn(64, 64)
-    apply_draw(Draw.NAMED, [x], (0.731,))
-    exactly = x.abs() == torch.tensor(0.731)
-    near = ((x.abs() - 0.731).abs() < 1e-3) & ~exactly
-    assert bool((exactly & (x > 0)).any())
-    assert bool((exactly & (x < 0)).any())
-    assert int(near.sum()) > 100
-
-
 def test_two_inputs_of_one_shape_meet_and_so_do_a_matrix_and_a_row() -> None:
     x, y, row = torch.randn(64, 64), torch.randn(64, 64), torch.randn(64)
     assert [(a is row, b is y) for a, b in pairs_of_tensors([x, y, row])] == [

@@ -21,6 +21,7 @@ from kernelwright.tools.compiling.text.kernel_text import Rebuilt, value
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.replaying.interpreter import guarded_memory
 from kernelwright.tools.replaying.interpreter.arguments import KernelParameters
+from kernelwright.tools.replaying.interpreter.comparisons import data_dependence
 from kernelwright.tools.replaying.interpreter.extents import Extents, TensorTable
 from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
 from kernelwright.tools.replaying.interpreter.interleaving import Interleaving
@@ -111,6 +112,7 @@ class _Kernel:
     ) -> None:
         """Runs all programs of one launch. Raises Failed where one of them does something wrong."""
         given = self._arguments.values(args)
+        data_dependence.mark_arguments(given.values())
         programs = math.prod(grid)
         if not programs:
             return
@@ -301,6 +303,7 @@ def install() -> None:
     interpreter_bf16.install_reductions()
     guarded_memory.install()
     _refuse_what_needs_a_gpu()
+    data_dependence.install()
     pretend_to_compile_for(TARGET)
 
 

@@ -9,6 +9,7 @@ from kernelwright.tools.compiling.text.constants import fields_of
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt
 from kernelwright.tools.replaying.interpreter import launching as interpreted
 from kernelwright.tools.replaying.interpreter.arena import Arena
+from kernelwright.tools.replaying.interpreter.comparisons.outcomes import outcomes
 from kernelwright.tools.replaying.interpreter.extents import TensorTable
 from kernelwright.tools.replaying.interpreter.launching import Interpreted
 from kernelwright.tools.replaying.replay import Replay
@@ -63,6 +64,7 @@ class OnCpu:
         before: Interpreted | None = self._kernels
         if self._rebuilt is None or self._rebuilt[0] != traced.functions:
             before = None
+            outcomes.forget_comparisons()
             fields = fields_of(traced.kernels.values())
             made = Rebuilt(traced.functions, interpreted=True, folder=Path.cwd(), fields=fields)
             self._rebuilt = traced.functions, made

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelwright.tools.replaying.interpreter.comparisons.data_dependence import data_within
 from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
 
 MAX_WAYS = 4096
@@ -91,6 +92,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1, **_: Any) -> Any:
     return blocks[0] if single else tuple(blocks)
 
 
+@data_within
 def _block(data: Any, kind: Any) -> Any:
     import triton.language as tl
     from triton.runtime import interpreter

@@ -38,6 +38,8 @@ class HandleSlot(NamedTuple):
     dtype: Any
     type: Any = None
     """The type of a tensor; None for a bare handle."""
+    origin: int = 0
+    """Whether its values depend on data (comparisons/data_dependence.py)."""
 
 
 class Node:

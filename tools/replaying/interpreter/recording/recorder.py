@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kernelwright.tools.replaying.interpreter.comparisons import data_dependence
+from kernelwright.tools.replaying.interpreter.comparisons.recorded_steps import Step, noting_outcomes
 from kernelwright.tools.replaying.interpreter.recording import watched_language
 from kernelwright.tools.replaying.interpreter.recording.language import (
     HandleSlot,
@@ -188,6 +190,7 @@ class Recorder:
     def _restored(self, form: Any) -> Any:
         if isinstance(form, HandleSlot):
             handle = self._lang.handle(self._values[form.slot], form.dtype)
+            handle.origin = form.origin
             self._know(handle, form.slot)
             return handle if form.type is None else self._lang.tensor(handle, form.type)
         if isinstance(form, list | tuple):
@@ -247,13 +250,15 @@ class Recorder:
         quick = ways.alone is not None
         operands = tuple(map(self._operand, handles)) if quick or ways.together is not None else ()
         run = ways.alone or taking_arrays(self._as_it_is(function, arguments, named), made, self._lang)
+        step = noting_outcomes(Step(name, arguments, named, made, run, ways.together, operands, quick), self._operand)
+        run, operands = step.run, step.operands
         uses = operands if quick else (*operands, *self._slots((arguments, list(named.values()))))
         slot, before = self._new(None), self.bytes
         form = self._form(made, slot)
         if self.failed or self._steps > MAX_RECORDED_STEPS or self.bytes > MAX_PROGRAM_BYTES:
             self._fail()
             return
-        batched = None if ways.together is None else BatchedOperation(ways.together, operands)
+        batched = None if step.together is None else BatchedOperation(step.together, operands)
         asks = arguments[0] if arguments and type(arguments[0]) is int else None
         self._node.steps.append(
             RecordedOperation(
@@ -274,7 +279,8 @@ class Recorder:
             handle = made.handle if isinstance(made, lang.tensor) else made
             self._know(handle, slot)
             self.bytes += array(handle).nbytes
-            return HandleSlot(slot, handle.dtype, made.type if isinstance(made, lang.tensor) else None)
+            kind = made.type if isinstance(made, lang.tensor) else None
+            return HandleSlot(slot, handle.dtype, kind, data_dependence.origin_of(handle))
         if type(made) in (list, tuple) and all(isinstance(one, lang.handle | lang.tensor) for one in made):
             return type(made)(self._form(one, self._new(None)) for one in made)
         if isinstance(made, (*_PLAIN, list, tuple)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from kernelwright.tools.replaying.interpreter.comparisons.data_dependence import carrying_origins
 from kernelwright.tools.replaying.interpreter.recording.language import language
 
 
@@ -81,6 +82,7 @@ class _Watched:
 
 def recorded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the language that looks into its tensors, as one operation."""
+    function = carrying_origins(name, function)
 
     def operation(*arguments: Any, **named: Any) -> Any:
         if not active:

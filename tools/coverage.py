@@ -1,0 +1,82 @@
+"""What a verdict exercised of a kernel: outcomes of its comparisons of data, and draws that were searched for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kernelwright.tools.faults import Number, Value
+
+MAX_COMPARISONS = 64
+"""Comparisons that a report lists, one-sided ones first."""
+
+
+class OutcomeCoverage(StrEnum):
+    """What is known of the two outcomes of one comparison."""
+
+    BOTH = "both"
+    UNCOVERED = "uncovered"
+    """One was never produced, though a searched draw brought the operands nearer to it than any other draw did."""
+    BOUNDED = "bounded"
+    """One was never produced, and no draw on which the reference is finite brings the operands nearer: a guard of a
+    division, a value that is never negative.
+    """
+    UNDECIDED = "undecided"
+    """A conjunction or disjunction had one outcome: nothing tells how near its parts were to the other together."""
+    NOT_SEARCHED = "not_searched"
+    """One was never produced, and nothing was searched for: it is evaluated at other sizes than the base size only."""
+
+
+class ComparisonCoverage(Value):
+    """One comparison of a kernel's text whose operands depend on loaded data."""
+
+    line: int
+    """Line of the candidate's file; 0 for a function of a library."""
+    text: str
+    operator: str
+    """<, <=, >, >=, ==, !=, min, max, and, or."""
+    true: bool
+    """Whether it held on a lane that is not masked off; of min and max, whether the first operand was larger."""
+    false: bool
+    evaluations: int
+    """Blocks that were compared."""
+    outcomes: OutcomeCoverage
+    nearest: tuple[Number, Number] | None = None
+    """Operands of a one-sided comparison where they came nearest, the data first."""
+
+
+class SearchedDraw(Value):
+    """A draw that was made to produce outcomes that no other draw had produced."""
+
+    change: str
+    """What was changed, in words."""
+    used: bool
+    """Whether the reference is finite and accurate on it, so that the candidate was checked on it."""
+    produced: int = 0
+    """Comparisons that have had both outcomes since."""
+
+
+class Coverage(Value):
+    """What the draws of a verdict exercised. Made by an interpreter: a GPU tells nothing of outcomes."""
+
+    comparisons: tuple[ComparisonCoverage, ...] = ()
+    comparison_count: int = 0
+    """All of them, listed or not."""
+    searched: tuple[SearchedDraw, ...] = ()
+    search_seconds: Number = 0.0
+
+    @property
+    def uncovered(self) -> tuple[ComparisonCoverage, ...]:
+        """The comparisons that a kernel may do something else behind, unseen."""
+        return tuple(one for one in self.comparisons if one.outcomes is OutcomeCoverage.UNCOVERED)
+
+    @property
+    def reward_ineligible_because(self) -> str:
+        """Why a kernel that was right on all draws earns no full reward, in one line; empty where it may."""
+        if not self.uncovered:
+            return ""
+        first = self.uncovered[0]
+        never = "true" if not first.true else "false"
+        more = f", and {len(self.uncovered) - 1} more" if len(self.uncovered) > 1 else ""
+        return (
+            f"a comparison was never {never} on any draw: `{first.operator}` at line {first.line}: {first.text}{more}"
+        )

@@ -1,0 +1,257 @@
+"""Which values of an interpreted kernel depend on loaded data, and the comparisons among them.
+
+Each handle of the interpreter carries its origin: a constant, a value that moves with the program or the arguments of
+the launch, or data. The operations of the builder and the functions of the language that look into tensors hand it on,
+and the masks of the loads that the lanes come from with it. Recorded programs are not followed: their steps are, once,
+when they are recorded, and a step that compares data is recorded so that it notes its outcomes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelwright.tools.replaying.interpreter.comparisons.outcomes import LOGICAL, Comparison, Sites, outcomes
+
+CONSTANT, MOVES, DATA = 0, 1, 2
+KERNEL_FILE, LIBRARY_FILE = "/candidate.py", "/triton/language/standard.py"
+LOADS = ("create_load", "create_masked_load")
+OPERATORS = {
+    "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!=",
+    "min": "min", "max": "max", "clampf": "clamp", "and": "and", "or": "or",
+}  # fmt: skip
+REARRANGING = frozenset({"trans", "gather", "dot", "dot_scaled", "histogram", "cat", "join", "split"})
+"""Operations whose lanes are not those of their operands."""
+COMBINING = ("reduce", "associative_scan", "map_elementwise")
+"""Functions of the language that call functions of the kernel's own."""
+MAX_MASKS = 3
+
+
+def operator_of(name: str) -> str:
+    """Returns the operator that an operation of the builder stands for: `<` for `create_fcmpOLT`; empty for none."""
+    bare = name.removeprefix("create_")
+    if bare.startswith(("fcmp", "icmp")):
+        return OPERATORS[bare[-2:]]
+    return OPERATORS.get(bare[:3], "") if bare.startswith(("min", "max")) else OPERATORS.get(bare, "")
+
+
+# ---------------------------------------------------------------------- origins
+_within: list[Sites] = []
+"""Where the language calls a function of the kernel's own on data: the places that it is called from."""
+
+
+def origin_of(value: Any) -> int:
+    """Returns where a handle or a tensor has its values from."""
+    return int(vars(getattr(value, "handle", value)).get("origin", CONSTANT)) if hasattr(value, "__dict__") else 0
+
+
+def masks_of(handle: Any) -> tuple[Any, ...]:
+    """Returns handles of the masks of the loads that the lanes of a handle come from."""
+    found: tuple[Any, ...] = vars(handle).get("masks", ())
+    return found
+
+
+def mark_arguments(values: Iterable[Any]) -> None:
+    """Notes that the arguments of a launch move."""
+    for value in values:
+        if (handle := getattr(value, "handle", None)) is not None:
+            handle.origin = MOVES
+
+
+def restored_as_data(handle: Any) -> None:
+    """Notes that a handle that was made again from a record holds data."""
+    handle.origin = DATA
+
+
+def install() -> None:
+    """Has the builder's operations hand origins on. After its other changes; once in a process."""
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    for name in dir(builder):
+        if name.startswith("create_"):
+            setattr(builder, name, _following(name, getattr(builder, name), interpreter.TensorHandle))
+    combining = interpreter.ReduceScanOpInterface
+    combining.to_tensor = data_within(combining.to_tensor)
+
+
+def data_within(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes tensors; they are data where the language calls a function of the kernel's own on data."""
+
+    def operation(*arguments: Any, **named: Any) -> Any:
+        tensor = function(*arguments, **named)
+        if _within:
+            tensor.handle.origin = DATA
+        return tensor
+
+    return operation
+
+
+def _following(name: str, function: Callable[..., Any], handle: type) -> Callable[..., Any]:
+    operator = operator_of(name)
+    loads = name in LOADS or name.startswith("create_atomic")
+
+    def operation(self: Any, *arguments: Any, **named: Any) -> Any:
+        made = function(self, *arguments, **named)
+        origin = DATA if loads else CONSTANT
+        if origin < DATA:
+            for argument in arguments:
+                if type(argument) is handle and argument.__dict__.get("origin", CONSTANT) > origin:
+                    origin = argument.__dict__["origin"]
+            if name == "create_get_program_id":
+                origin = MOVES
+            if origin == CONSTANT:
+                return made
+        if type(made) is handle:
+            made.origin = origin
+            if origin == DATA:
+                _keep_masks(name, made, arguments, handle)
+                if operator and (comparisons := comparisons_of(name, arguments, made)):
+                    operands = [a.__dict__["data"] for a in arguments if type(a) is handle]
+                    comparisons.note(operands, made.__dict__["data"], [m.__dict__["data"] for m in comparisons.masks])
+        elif isinstance(made, tuple | list):
+            for one in made:
+                one.origin = origin
+        return made
+
+    operation.__name__ = name
+    return operation
+
+
+def _keep_masks(name: str, made: Any, arguments: Sequence[Any], handle: type) -> None:
+    shape = made.__dict__["data"].shape
+    masks: list[Any] = []
+    if name == "create_masked_load":
+        masks = [arguments[1]]
+    elif name == "create_select" and origin_of(arguments[0]) < DATA and origin_of(arguments[2]) < DATA:
+        masks = [arguments[0], *masks_of(arguments[1])]
+    elif name.removeprefix("create_") not in REARRANGING:
+        masks = [mask for a in arguments if type(a) is handle for mask in masks_of(a)]
+    fitting = {id(m): m for m in masks if type(m) is handle and m.__dict__["data"].shape == shape}
+    if fitting:
+        made.masks = tuple(fitting.values())[:MAX_MASKS]
+
+
+# ---------------------------------------------------------------------- comparisons
+class Compared(NamedTuple):
+    """What one operation compares."""
+
+    comparisons: tuple[tuple[Comparison, int, int], ...]
+    """Each with the places of its two operands among those of the operation, the one that is data first."""
+    masks: tuple[Any, ...]
+    widened: tuple[Callable[[Any], Any], ...]
+    """For each operand, a function that gives its numbers from the array that holds them."""
+
+    def note(self, operands: Sequence[Any], made: Any, masks: Sequence[Any]) -> None:
+        """Notes one evaluation."""
+        if all(comparison.true and comparison.false for comparison, _, _ in self.comparisons):
+            for comparison, _, _ in self.comparisons:
+                comparison.evaluations += 1
+            return
+        live = None
+        for mask in masks:
+            mask = mask if mask.dtype == np.bool_ else mask != 0
+            live = mask if live is None else live & mask
+        with np.errstate(all="ignore"):
+            values = [widen(operand) for widen, operand in zip(self.widened, operands, strict=True)]
+            for comparison, data, other in self.comparisons:
+                comparison.note(values[data], values[other], made, live)
+
+
+def comparisons_of(name: str, arguments: Sequence[Any], made: Any) -> Compared | None:
+    """What an operation of the builder compares, where an operand is data; None where that is nothing."""
+    operator, handle = operator_of(name), type(made)
+    handles = [a for a in arguments if type(a) is handle]
+    if not operator or len(handles) < 2 or handles[0] is handles[1] or made.__dict__.get("origin", CONSTANT) != DATA:
+        return None
+    if operator in LOGICAL and made.__dict__["data"].dtype != np.bool_:
+        return None
+    widened = tuple(widen for widen in map(_widening, handles) if widen is not None)
+    if len(widened) < len(handles) or (sites := _sites()) is None:
+        return None
+    first = 0 if origin_of(handles[0]) == DATA else 1
+    pairs = [(operator, first, 1 - first)]
+    if operator == "clamp":
+        pairs = [("max", 0, 1), ("min", 0, 2)]
+    found = []
+    for text, data, other in pairs:
+        value = _single_number(handles[other], widened[other]) if text not in LOGICAL else None
+        comparison = outcomes.at(
+            sites, text, str(handles[data].dtype.scalar.name), value, told_apart=origin_of(handles[other]) == CONSTANT
+        )
+        if comparison is not None:
+            found.append((comparison, data, other))
+    return Compared(tuple(found), masks_of(made), widened) if found else None
+
+
+def _single_number(handle: Any, widen: Callable[[Any], Any]) -> float | None:
+    values = handle.__dict__["data"]
+    return float(widen(values).item()) if values.size == 1 and origin_of(handle) < DATA else None
+
+
+def _widening(handle: Any) -> Callable[[Any], Any] | None:
+    """A function that gives the numbers of an array of this handle's type; None for addresses and eight-bit floats."""
+    from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import widen
+
+    name = getattr(handle.dtype.scalar, "name", "")
+    if handle.dtype.is_ptr() or name.startswith("fp8"):
+        return None
+    return widen if name == "bf16" and handle.__dict__["data"].dtype != np.bool_ else _unchanged
+
+
+def _unchanged(values: Any) -> Any:
+    return values
+
+
+def _sites(library: bool = False) -> Sites | None:
+    """The places of the kernel's text that are being executed; None in a function of Triton's own library, unless
+    `library`, where its caller counts.
+    """
+    frame, sites = sys._getframe(1), list[tuple[str, int, int]]()
+    while frame is not None:
+        code = frame.f_code
+        if code is call_on_data.__code__:
+            return (*sites, *_within[-1])
+        if code.co_filename.endswith(KERNEL_FILE):
+            sites.append((code.co_filename, frame.f_lineno, frame.f_lasti))
+        elif not sites and not library and code.co_filename.endswith(LIBRARY_FILE):
+            return None
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(sites) or None
+
+
+# ---------------------------------------------------------------------- functions of the language
+def carrying_origins(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function of the language, which looks into tensors; its results have the origin of what it is given."""
+
+    def operation(*arguments: Any, **named: Any) -> Any:
+        given = (*arguments, *named.values())
+        flat = [one for value in given for one in (value if isinstance(value, tuple | list) else (value,))]
+        origin = max(map(origin_of, flat), default=CONSTANT)
+        if origin < DATA or name not in COMBINING:
+            made = function(*arguments, **named)
+        else:
+            made = call_on_data(sites_of_caller(), lambda: function(*arguments, **named))
+        for one in made if isinstance(made, tuple | list) else (made,):
+            if origin and (handle := getattr(one, "handle", None)) is not None:
+                handle.origin = origin
+        return made
+
+    return operation
+
+
+def call_on_data(sites: Sites, run: Callable[[], Any]) -> Any:
+    """Runs a function of the language that calls one of the kernel's own, whose arguments then are data."""
+    _within.append(sites)
+    try:
+        return run()
+    finally:
+        _within.pop()
+
+
+def sites_of_caller() -> Sites:
+    """The places of the kernel's text that are being executed, also inside of Triton's own library."""
+    return _sites(library=True) or ()
