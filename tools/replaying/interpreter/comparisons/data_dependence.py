@@ -113,8 +113,8 @@ def _following(name: str, function: Callable[..., Any], handle: type) -> Callabl
                     operands = [a.__dict__["data"] for a in arguments if type(a) is handle]
                     comparisons.note(operands, made.__dict__["data"], [m.__dict__["data"] for m in comparisons.masks])
         elif isinstance(made, tuple | list):
-            for one in made:
-                one.origin = origin
+            for part in made:
+                vars(part)["origin"] = origin
         return made
 
     operation.__name__ = name
