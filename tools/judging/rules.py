@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
-from kernelwright.tools.coverage import Coverage
+from kernelwright.tools.coverage_results.comparison_coverage import Coverage
 from kernelwright.tools.judging.layouts.input_layouts import InputLayout
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.coverage import Coverage
+from kernelwright.tools.coverage_results.comparison_coverage import Coverage
 from kernelwright.tools.judging.compile_report import late_kernel
 from kernelwright.tools.judging.examination import Evidence, Examination
 from kernelwright.tools.judging.layouts.layout_checks import LayoutChecks, failure_of_layouts

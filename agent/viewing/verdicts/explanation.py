@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, quoted_text
-from kernelwright.tools.coverage import ComparisonCoverage, Coverage, OutcomeCoverage
+from kernelwright.tools.coverage_results.comparison_coverage import ComparisonCoverage, Coverage, OutcomeCoverage
 from kernelwright.tools.report import CorrectnessResult, Report
 
 STYLE_OF_OUTCOMES = {OutcomeCoverage.BOTH: GOOD, OutcomeCoverage.UNCOVERED: BAD}

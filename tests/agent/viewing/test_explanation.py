@@ -5,7 +5,12 @@ from __future__ import annotations
 from rich.console import Console
 
 from kernelwright.agent.viewing.verdicts.explanation import explanation_view
-from kernelwright.tools.coverage import ComparisonCoverage, Coverage, OutcomeCoverage, SearchedDraw
+from kernelwright.tools.coverage_results.comparison_coverage import (
+    ComparisonCoverage,
+    Coverage,
+    OutcomeCoverage,
+    SearchedDraw,
+)
 from kernelwright.tools.report import Check, CorrectnessResult, Report, SizeOutcome, Tried
 
 COVERAGE = Coverage(

@@ -15,7 +15,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from kernelwright.tools.coverage import MAX_COMPARISONS, ComparisonCoverage, Coverage, OutcomeCoverage, SearchedDraw
+from kernelwright.tools.coverage_results.comparison_coverage import (
+    MAX_COMPARISONS,
+    ComparisonCoverage,
+    Coverage,
+    OutcomeCoverage,
+    SearchedDraw,
+)
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs
 from kernelwright.tools.references.redrawing.searched_draws import Change, Put, Scaled, Spread, usable_numbers
 from kernelwright.tools.replaying.interpreter.comparisons.messages import ToldComparison

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kernelwright.tools.coverage import OutcomeCoverage
+from kernelwright.tools.coverage_results.comparison_coverage import OutcomeCoverage
 from kernelwright.tools.judging.searching.outcome_search import MAX_DRAWS, OutcomeSearch
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs
 from kernelwright.tools.references.redrawing.searched_draws import Change
