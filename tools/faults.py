@@ -243,7 +243,7 @@ class SizeOutcome(StrEnum):
     REFUSED = "refused"
     """A kernel does not compile or launch there for want of the GPU's resources. Allowed as OUTSIDE_CONTRACT is."""
     UNUSED = "unused"
-    """The reference itself does not run there."""
+    """The reference itself does not run there, or the interpreter would take too long."""
 
 
 class Tried(Value):
@@ -253,6 +253,8 @@ class Tried(Value):
     """Module-level integers of the reference; empty for the problem's own size."""
     why: str = ""
     """Why this size: "rows one more than 64"."""
+    strategy: str = ""
+    """The strategies by which it was drawn, `tools/sizing/strategies.py`: "one, edge of a block"."""
     outcome: SizeOutcome = SizeOutcome.RIGHT
     message: str = ""
     """What was said of a candidate that was wrong or refused."""

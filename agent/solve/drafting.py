@@ -167,12 +167,12 @@ def varied_sources(problem: Problem) -> tuple[str, ...]:
     can be tried.
     """
     from kernelwright.tools.problem import ProblemError
-    from kernelwright.tools.sizing.size_draws import CPU_BUDGET, draw_sizes
+    from kernelwright.tools.sizing.draws import draw_varied
     from kernelwright.tools.sizing.small_sizes import shrink
 
     try:
         small = shrink(problem)
-        drawn = draw_sizes(problem, small.sizes, (16, 64), 0, VARIED_SIZES, CPU_BUDGET).sizes
+        drawn = draw_varied(problem, small.sizes, (16, 64), 0, VARIED_SIZES).sizes
     except ProblemError:
         return ()
     sources = [problem.with_sizes(small.sizes).source] if small.sizes and small.fits else []

@@ -120,6 +120,8 @@ class Examination:
             if checks.calls.missing:
                 self._require_weights(self._judge.expected(self._problem, self._seed, Draw.OWN, 0))
             expected = self._drawn(checks.calls.has_weights)
+            if self._size.is_degenerate and not expected.finite():
+                raise ProblemError("the reference is not finite at an extent of 1")
             if checks.calls.has_weights:
                 checks.calls.load_weights(expected.weights)
             for number in range(1 + checks.calls.keeps_state):  # a later call may ask for something else
@@ -318,7 +320,7 @@ class Examination:
         own_work.require_inputs_left_alone(watched, self._checks.prepared, self._checks.calls.kept_names())
         if watched is not None and drawn is not None and watched.unread:
             require_inputs_read(self._checks.prepared, drawn, watched.unread)
-        if drawn is not None and not gives_back_inputs(drawn):
+        if drawn is not None and not gives_back_inputs(drawn) and not self._size.is_degenerate:
             own_work.judge_watched(
                 watched, self._rules.own_work, self._only_moves, only_converts=converts_inputs(drawn)
             )

@@ -208,7 +208,7 @@ class Front:
         if judged.result.failure is not None or judged.needs_gpu:
             return judged
         missing = _launched(candidate.traced, 0).difference(
-            *(_launched(candidate.traced, size.index) for size in selection.every)
+            *(_launched(candidate.traced, size.index) for size in selection.every if not size.spare)
         )
         if not missing:
             return judged

@@ -93,14 +93,23 @@ class AtSize(Value):
     sizes: dict[str, int] = {}
     """Module-level integers of the reference that were changed."""
     why: str = ""
+    strategy: str = ""
+    """The strategies by which it was drawn: "one, edge of a block"; "base" for the base size."""
     required: bool = False
     """Whether the candidate may not refuse it."""
+    spare: bool = False
+    """Whether it is examined only in the place of another one that the candidate itself refuses."""
     one_call: bool = False
     """Whether one call is all that is made there however long it is: it is larger than most, and there are several."""
     layouts: tuple[InputLayout | None, ...] = ()
     """The layout of each input that is a tensor, None for the problem's own; empty where all are the problem's own."""
     like: int | None = None
     """With `layouts`: the index of the trace at this size with the problem's own layouts, where there is one."""
+
+    @property
+    def is_degenerate(self) -> bool:
+        """Whether an extent is 1, where sums, softmaxes and losses give back what they are given, or nothing."""
+        return 1 in self.sizes.values()
 
 
 @dataclass
@@ -129,12 +138,24 @@ def distributions_for(traced: Traced, inputs: list[Any]) -> list[Draw]:
     return [*DISTRIBUTIONS, *(draw for draw in asked if asked[draw])]
 
 
-def require_enough_sizes(tried: Sequence[Tried], others: int, rules: Rules) -> None:
-    """Raises Failed where a candidate refuses most of so many other sizes: it has not been checked."""
-    refused = [t for t in tried if t.outcome in (SizeOutcome.OUTSIDE_CONTRACT, SizeOutcome.REFUSED)]
+def refused_sizes(tried: Sequence[Tried]) -> list[Tried]:
+    """Returns the sizes that the candidate itself refuses."""
+    return [t for t in tried if t.outcome in (SizeOutcome.OUTSIDE_CONTRACT, SizeOutcome.REFUSED)]
+
+
+def require_enough_sizes(tried: Sequence[Tried], others: int, rules: Rules, slow: int = 0) -> None:
+    """Raises Failed where most of so many other sizes say nothing of a candidate: it has not been checked.
+
+    slow: those that were left out because they take an interpreter too long.
+    """
+    refused = refused_sizes(tried)
     if others and len(refused) > rules.may_refuse * others:
         message = f"refuses {len(refused)} of {others} other sizes, the last with: {refused[-1].message}"
         raise Failed(Failure(fault=Fault.RUNTIME, message=message))
+    if others and slow > rules.may_refuse * others:
+        unused = [t for t in tried if t.outcome is SizeOutcome.UNUSED]
+        message = f"{slow} of {others} other sizes could not be checked: {unused[-1].message}"
+        raise Failed(Failure(fault=Fault.TIMEOUT, message=message))
 
 
 def narrow_contract(problem: Problem, result: CorrectnessResult) -> str:

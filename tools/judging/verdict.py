@@ -4,8 +4,9 @@ every distribution, then at the other sizes.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.coverage_results.comparison_coverage import Coverage
@@ -17,6 +18,7 @@ from kernelwright.tools.judging.rules import (
     JudgeFindings,
     Rules,
     Thoroughness,
+    refused_sizes,
     require_enough_sizes,
 )
 from kernelwright.tools.judging.searching.replayed_outcomes import forget_outcomes, told_outcomes
@@ -34,13 +36,21 @@ from kernelwright.tools.report import (
     SizeOutcome,
     Tried,
 )
-from kernelwright.tools.sizing.long_sizes import choose_long_sizes
+from kernelwright.tools.sizing.interpreted_costs import HANG_FACTOR, MeasuredCalls, Work, choose_long_sizes, programs_of
 from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
 ALL, FEW, ONE_CALL = Thoroughness
+SHARE_OF_A_SIZE = 0.5
+"""The part of the remaining seconds that a size beside the base may take under the interpreter."""
+MAX_TOLD = 200
+"""Characters of a message that the entry of one size repeats."""
+
+
+class _TooSlow(Exception):
+    """A size takes an interpreter too long. The message says how long."""
 
 
 class Verdict:
@@ -64,6 +74,12 @@ class Verdict:
         self._evidence = Evidence()
         self._tried: list[Tried] = []
         self._layouts: list[LayoutCheck] = []
+        self._calls = MeasuredCalls()
+        self._share = 1.0
+        """The part of the remaining seconds that the size under way may take."""
+        self._slow = 0
+        """Sizes that were left out because they take an interpreter too long."""
+        judge.replayer.allowance = rules.seconds
         self._needs_gpu = ""
         self._opened = False
         self._coverage: Coverage | None = None
@@ -74,10 +90,11 @@ class Verdict:
 
     def _left(self) -> float:
         """Seconds that replays of this candidate may still take; the work of the judge itself does not count."""
-        return max(self._rules.seconds - (self._judge.replayer.spent - self._spent_before), 0.05)
+        return max((self._rules.seconds - (self._judge.replayer.spent - self._spent_before)) * self._share, 0.05)
 
     def run(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
-        """The first failure, or None. Raises ProblemError where what differs is the random numbers of the reference.
+        """Returns the first failure, or None. Raises ProblemError where what differs is the random numbers of the
+        reference.
 
         others: the other sizes, and variants of one with inputs in other layouts.
         """
@@ -85,6 +102,9 @@ class Verdict:
         return self._at_sizes(base, [size for size in others if not size.layouts]) or self.check_layouts(variants)
 
     def _at_sizes(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
+        """Spare sizes take the places of those that the candidate itself refuses."""
+        spare = [size for size in others if size.spare]
+        others = [size for size in others if not size.spare]
         try:
             thorough = self._thorough_size(others)
             interpreted = self._candidate.traced.traces if self._judge.device == "cpu" else ()
@@ -93,8 +113,11 @@ class Verdict:
                 self._base_size(base, ALL)
                 for size in others:
                     self._other_size(size)
+                tried = list(self._tried)
+                for size in spare[: len(refused_sizes(tried))]:
+                    self._other_size(size)
                 if self._judge.device == "cpu":  # there the problem's own size is not run
-                    require_enough_sizes(self._tried, len(others), self._rules)
+                    require_enough_sizes(tried, len(others), self._rules, self._slow)
             else:
                 for size in others:
                     self._other_size(size, ALL if size is thorough else ONE_CALL)
@@ -132,14 +155,19 @@ class Verdict:
             raise Failed(failure)
         self._before_base()
         self._at(base, how)
-        self._tried.append(Tried(sizes=base.sizes, why=base.why, outcome=SizeOutcome.RIGHT))
+        self._tried.append(self._entry(base, SizeOutcome.RIGHT))
 
     def _at(self, size: AtSize, how: Thoroughness) -> None:
         prepared = self._judge.prepared(size.problem, self._seed)
+        is_base = self._prepared is None
         self._prepared = self._prepared or prepared
         self._randomness = self._randomness or prepared.randomness
         self._evidence.notes += [n for n in prepared.notes if n not in self._evidence.notes]
+        spent, calls = self._judge.replayer.spent, self._judge.replayer.answered
         self._examination(size, prepared).examine(how)
+        if is_base and self._judge.device == "cpu":
+            seconds = self._judge.replayer.spent - spent
+            self._calls.note(self._work(size), seconds / max(self._judge.replayer.answered - calls, 1))
 
     def _examination(self, size: AtSize, prepared: PreparedProblem) -> Examination:
         return Examination(
@@ -180,25 +208,32 @@ class Verdict:
             self._note_refusal(size, failure)
             return
         if late := self._late(size):
-            self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.UNUSED, message=late))
+            self._tried.append(self._entry(size, SizeOutcome.UNUSED, late))
             return
         self._progress(f"checking at {told}")
         self._judge.give_way()
         try:
             self._at(size, how) if how is ALL else self._one_call(size, told)
         except ProblemError as error:
-            unused = Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.UNUSED, message=str(error)[:200])
-            self._tried.append(unused)
+            self._tried.append(self._entry(size, SizeOutcome.UNUSED, str(error)))
+            return
+        except _TooSlow as slow:
+            self._slow += 1
+            self._tried.append(self._entry(size, SizeOutcome.UNUSED, str(slow)))
             return
         except Failed as failed:
             message = failed.failure.message
             if failed.failure.fault in (Fault.LAUNCH, Fault.RESOURCES, Fault.COMPILE) and not size.required:
                 self._note_refusal(size, failed.failure)
                 return
-            wrong = Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.WRONG, message=message[:200])
-            self._tried.append(wrong)
+            self._tried.append(self._entry(size, SizeOutcome.WRONG, message))
             raise Failed(failed.failure.with_(message=f"at other sizes ({told}): {message}")) from failed
-        self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.RIGHT))
+        self._tried.append(self._entry(size, SizeOutcome.RIGHT))
+
+    def _entry(self, size: AtSize, outcome: SizeOutcome, message: str = "") -> Tried:
+        return Tried(
+            sizes=size.sizes, why=size.why, strategy=size.strategy, outcome=outcome, message=message[:MAX_TOLD]
+        )
 
     def _late(self, size: AtSize) -> str:
         return late_kernel(self._candidate.traced, size.index, self._binaries)
@@ -207,11 +242,40 @@ class Verdict:
         """Examines one call on one draw, at the long sizes on every one. Raises Failed and ProblemError."""
         prepared = self._judge.prepared(size.problem, self._seed, self._prepared)
         self._randomness = self._randomness or prepared.randomness
-        self._examination(size, prepared).examine_one_call(
-            told,
-            every_distribution=size.index in [long.index for long in self._long],
-            every_configuration=bool(self._long) and size.index == self._long[0].index,
-        )
+        with self._timed(size):
+            self._examination(size, prepared).examine_one_call(
+                told,
+                every_distribution=size.index in [long.index for long in self._long],
+                every_configuration=bool(self._long) and size.index == self._long[0].index,
+            )
+
+    @contextlib.contextmanager
+    def _timed(self, size: AtSize) -> Iterator[None]:
+        """Measures the calls of a block under the interpreter, which get half of the seconds that are left. Raises
+        _TooSlow if an estimate says that they need more, or if they did and the estimate does not call that a hang.
+        """
+        if self._judge.device != "cpu":
+            yield
+            return
+        replayer, work = self._judge.replayer, self._work(size)
+        spent, calls = replayer.spent, replayer.answered
+        self._share = SHARE_OF_A_SIZE
+        estimate, allowed = self._calls.estimate(work), self._left()
+        try:
+            if estimate > allowed:
+                told = f"about {estimate:.0f} s a call of {self._rules.seconds:g} s for all replays"
+                raise _TooSlow(f"too slow for the interpreter: {told}")
+            yield
+        except Failed as failed:
+            if failed.failure.fault is Fault.TIMEOUT and HANG_FACTOR * estimate > allowed:
+                raise _TooSlow(f"too slow for the interpreter: {failed.failure.message}") from failed
+            raise
+        finally:
+            self._share = 1.0
+            self._calls.note(work, (replayer.spent - spent) / max(replayer.answered - calls, 1))
+
+    def _work(self, size: AtSize) -> Work:
+        return Work(programs_of(self._candidate.traced.traces[size.index]), size.sizes)
 
     def _note_refusal(self, size: AtSize, failure: Failure) -> None:
         """The candidate's own exception at a size that is not the problem's: allowed, and told.
@@ -222,7 +286,7 @@ class Verdict:
         allowed = failure.fault in (*GUARD_FAULTS, Fault.RESOURCES, Fault.COMPILE)
         refusal = SizeOutcome.OUTSIDE_CONTRACT if failure.fault in GUARD_FAULTS else SizeOutcome.REFUSED
         outcome = refusal if allowed and not size.required else SizeOutcome.WRONG
-        self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=outcome, message=failure.message[:200]))
+        self._tried.append(self._entry(size, outcome, failure.message))
         if outcome is SizeOutcome.WRONG:
             raise Failed(failure.with_(message=f"at other sizes ({told}): {failure.message}"))
 

@@ -40,7 +40,15 @@ def outside_contract(sizes: Sequence[AtSize], failures: Sequence[Failure | None]
             failure = failures[size.index]
             assert failure is not None
             message = failure.message[:MAX_MESSAGE_CHARACTERS]
-            outside.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.OUTSIDE_CONTRACT, message=message))
+            outside.append(
+                Tried(
+                    sizes=size.sizes,
+                    why=size.why,
+                    strategy=size.strategy,
+                    outcome=SizeOutcome.OUTSIDE_CONTRACT,
+                    message=message,
+                )
+            )
     return tuple(outside)
 
 

@@ -131,6 +131,10 @@ class Replayer:
         self._on_gpu, self._one_by_one = device != "cpu", False
         self._time: RemainingSeconds | None = None
         self._budget = 0.0
+        self.answered = 0
+        """Exchanges that ended with an answer."""
+        self.allowance = 0.0
+        """Seconds that all replays of the candidate may take, for the message of a time limit."""
         self.spent = 0.0
         """Seconds that answers have taken since it was made, without those in which no processor was there."""
         self._opened = False
@@ -291,16 +295,19 @@ class Replayer:
         nonce = os.urandom(12).hex()
         blocks, forgotten, descriptors = self._lent(shared)
         whole = {"nonce": nonce, "blocks": blocks, "forget": forgotten, **message, **self._new_images(message)}
+        before = allowed.left
         try:
             process.send(whole, descriptors)
-            before = allowed.left
             reply = allowed.receive()
             self.spent += max(before - allowed.left, 0.0)
+            self.answered += 1
         except ProcessDied as death:
             raise self._over(failure_of_death(death, process, doing)) from death
         except ProcessTimedOut as error:
+            self.spent += max(before, 0.0)
+            whole = f" (of {self.allowance:g} s for all replays)" if self._budget < self.allowance else ""
             told = (
-                f"no answer within {self._budget:g} s while the judge asked to {doing}: an endless loop, or "
+                f"no answer within {self._budget:.3g} s{whole} while the judge asked to {doing}: an endless loop, or "
                 "far too slow"
             )
             raise self._over(Failure(fault=Fault.TIMEOUT, message=told)) from error

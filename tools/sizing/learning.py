@@ -14,8 +14,8 @@ from itertools import chain
 
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import ReferenceCost, count_held_elements
+from kernelwright.tools.sizing.arithmetic import divisors
 from kernelwright.tools.sizing.bounds import ChangeableNumbers, structure_with_bounds
-from kernelwright.tools.sizing.primes_and_divisors import divisors
 from kernelwright.tools.sizing.size_search import MAX_VALUE_LEFT_ALONE, NAMES_LEFT_ALONE, changeable_integers
 from kernelwright.tools.sizing.structure import Probe, SizeStructure, Term, measure_growth, same_form
 from kernelwright.tools.sizing.trial import MAX_DRY_RUN_CALLS, REAL_ELEMENTS, Trials

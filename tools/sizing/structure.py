@@ -19,6 +19,9 @@ from functools import cached_property
 from kernelwright.tools.references.dry_run import ReferenceCost
 from kernelwright.tools.report import Value
 
+BUDGET_FACTOR, ROW_BUDGET_FACTOR = 2, 4
+"""Factors by which a budget, and its rows, exceed the smallest sizes of all where these are over it."""
+
 
 class Budget(Value):
     """How large a drawn size may be."""
@@ -148,6 +151,21 @@ class SizeStructure:
     def value(self, index: int, multipliers: Sequence[int]) -> int:
         """The number by which dimension `index` is known."""
         return self.terms[self.dimensions[index].name].value(multipliers)
+
+    def widened(self, budget: Budget) -> Budget:
+        """Returns a budget made just large enough for several times the smallest sizes that the reference takes."""
+        if self.least is None:
+            return budget
+        least, guess = Load.of(self.least), self.load(self.floors)
+        if budget.rows:
+            budget = budget.with_(rows=max(budget.rows, int(least.rows * ROW_BUDGET_FACTOR)))
+        if budget.admits(guess) and budget.admits(least):
+            return budget
+        return budget.with_(
+            calls=max(budget.calls, int(max(least.calls, guess.calls) * BUDGET_FACTOR)),
+            elements=max(budget.elements, int(max(least.elements, guess.elements) * BUDGET_FACTOR) + 1),
+            operations=max(budget.operations, int(max(least.operations, guess.operations) * BUDGET_FACTOR) + 1),
+        )
 
     def load(self, multipliers: Sequence[int]) -> Load:
         """Estimated: exact for extents that are products of dimensions, near for the others.

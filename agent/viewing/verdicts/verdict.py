@@ -142,17 +142,20 @@ def _reward(report: Report) -> str:
 
 
 def sizes_view(tried: tuple[Tried, ...]) -> Table:
-    """Renders one line for each size: the integers of the reference that were changed, the reason, and the outcome."""
+    """Renders one line for each size: the integers of the reference that were changed, the strategies that drew it,
+    what is special about it, and the outcome.
+    """
     table = Table.grid(padding=(0, 2))
     table.add_column(overflow="fold")
-    for _ in range(3):
+    for _ in range(4):
         table.add_column()
     for one in tried:
         sizes = " ".join(f"{name}={value}" for name, value in one.sizes.items()) or "the problem's own"
         why = one.why if one.sizes or one.why != "the problem's own" else ""
         words = WORDS_OF_OUTCOME.get(one.outcome, one.outcome.value)
         outcome = Text(words, style=STYLE_OF_OUTCOME[one.outcome])
-        table.add_row(quoted_text(sizes), quoted_text(why, QUIET), outcome, quoted_text(one.message, limit=200))
+        strategy, message = quoted_text(one.strategy, QUIET), quoted_text(one.message, limit=200)
+        table.add_row(quoted_text(sizes), strategy, quoted_text(why, QUIET), outcome, message)
     return table
 
 

@@ -7,20 +7,18 @@ import pytest
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.dry_run import run_once
-from kernelwright.tools.sizing.author_sizes import author_sizes
-from kernelwright.tools.sizing.size_draws import CPU_BUDGET, DrawnSizes, draw_sizes
+from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET, DrawnSizes, author_sizes
+from kernelwright.tools.sizing.selection import select_sizes
 from kernelwright.tools.sizing.small_sizes import shrink
 
-BLOCKS = [16, 64]
 
-
-def test_sizes_that_must_be_come_first_and_count():
+def test_the_author_s_sizes_come_first_and_may_not_be_refused():
     problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + SHAPES})
-    must = author_sizes(problem).sizes
-    found = draw_sizes(problem, shrink(problem).sizes, BLOCKS, 1, 4, CPU_BUDGET, must=must)
-    assert found.sizes[:2] == must
-    assert len(found.sizes) == 4
-    assert len(draw_sizes(problem, {}, BLOCKS, 1, 1, CPU_BUDGET, must=must).sizes) == 2
+    selection = select_sizes(problem, "x = 1", "cpu", seed=1 << 16, count=8)
+    small = shrink(problem).sizes
+    assert [size.sizes for size in selection.others[:2]] == [{"rows": 5, "columns": 7}, {**small, "columns": 300}]
+    assert [size.required for size in selection.others[:3]] == [True, True, False]
+    assert selection.others[0].strategy == "author"
 
 
 SHAPES = '\nshapes = [{"rows": 5, "columns": 7}, {"columns": 300}]\n'

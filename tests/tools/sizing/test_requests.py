@@ -43,7 +43,9 @@ def test_on_a_gpu_the_last_sizes_have_one_full_extent_and_few_of_all_else():
     for seed in range(6):
         selection = select_sizes(problem, "x = 1\n", "cuda:0", (1000 + seed << 16) + 77 * seed, 8)
         last = [size.sizes for size in selection.others[-2:]]
-        assert sorted(last, key=str) == [{"columns": 3, "rows": 16384}, {"columns": 4096, "rows": 5}]
+        (long,), (many,) = [[s for s in last if s[name] > 100] for name in ("columns", "rows")]
+        assert (long["columns"], many["rows"]) == (4096, 16384)
+        assert max(long["rows"], many["columns"]) <= 7
         assert len(selection.others) == 8, "they take the places of others"
 
 

@@ -18,16 +18,11 @@ from kernelwright.agent.problems.finding import catalogue, find_by_name
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem, inner_integers, module_integers, resized, with_integers
 from kernelwright.tools.references.dry_run import measure_cost, run_once
+from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET, GPU_BUDGET, DrawnSizes
+from kernelwright.tools.sizing.draws import draw_sizes, draw_varied, sizes_that_reach
 from kernelwright.tools.sizing.learning import learn_structure
-from kernelwright.tools.sizing.size_draws import (
-    CPU_BUDGET,
-    GPU_BUDGET,
-    Budget,
-    DrawnSizes,
-    draw_sizes,
-    sizes_that_reach,
-)
 from kernelwright.tools.sizing.small_sizes import shrink
+from kernelwright.tools.sizing.strategies import FURTHER, OF_THE_CANDIDATE
 from kernelwright.tools.sizing.structure import Load
 
 ROOT = Path(__file__).parents[3]
@@ -138,7 +133,7 @@ FIXED = {
 
 
 def drawn(problem: Problem, seed: int = 1, count: int = 8, blocks: list[int] = BLOCKS) -> DrawnSizes:
-    return draw_sizes(problem, shrink(problem).sizes, blocks, seed, count, CPU_BUDGET)
+    return draw_varied(problem, shrink(problem).sizes, blocks, seed, count)
 
 
 def values(found: DrawnSizes, name: str) -> list[int]:
@@ -187,9 +182,9 @@ def test_a_draw_is_repeated_by_its_seed_and_differs_from_that_of_another():
 
 
 def test_another_process_draws_the_same():
-    problem, code = find_by_name("conv1d"), ("from tests.tools.sizing.test_size_draws import drawn, find_by_name; "
+    problem, code = find_by_name("conv1d"), ("from tests.tools.sizing.test_draws import drawn, find_by_name; "
         "print(drawn(find_by_name('conv1d'), 5))")  # fmt: skip
-    text = code.replace("tests.tools.sizing.test_size_draws", "test_size_draws")
+    text = code.replace("tests.tools.sizing.test_draws", "test_draws")
     path = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]; "
     other = subprocess.run([sys.executable, "-c", path + text], capture_output=True, text=True, check=True, cwd=ROOT)
     assert other.stdout.strip() == str(drawn(problem, 5))
@@ -201,8 +196,8 @@ def test_blocks_are_straddled_and_passed(name: str):
     structure = learn_structure(problem, shrink(problem).sizes)
     numbers = [{n for seed in range(3) for n in values(drawn(problem, seed, blocks=[64]),
         d.name)} for d in structure.dimensions]  # fmt: skip
-    for found in numbers:
-        assert {63, 65} <= found
+    for dimension, found in zip(structure.dimensions, numbers, strict=True):
+        assert {63, 65} <= found | {shrink(problem).sizes.get(dimension.name)}, "the base size counts"
         assert any(n > 128 and n % 64 for n in found), "no loop over several blocks with a rest"
         assert any(n % 16 == 0 for n in found), "nothing that 16 divides: Triton compiles another kernel for it"
 
@@ -229,7 +224,7 @@ def test_the_number_that_is_written_in_the_problem_is_drawn_where_there_is_room(
 def test_thousands_of_numbers_do_not_slow_a_draw_or_push_out_powers_of_two():
     problem = find_by_name("fused softmax")
     started = time.process_time()
-    found = draw_sizes(problem, {}, [128, *range(1001, 90_001, 3), -5, 0, 1 << 60], 1, 8, CPU_BUDGET)
+    found = draw_varied(problem, {}, [128, *range(1001, 90_001, 3), -5, 0, 1 << 60], 1, 8)
     assert time.process_time() - started < 2
     assert len(found.sizes) == 8
     assert any(n % 128 in (1, 127, 0) for n in values(found, "columns") + values(found, "rows"))
@@ -257,7 +252,7 @@ def test_a_multiple_stays_a_multiple():
 
 
 def test_the_bound_of_an_index_follows_its_table():
-    found = draw_sizes(INDEX, {}, BLOCKS, 1, 8, CPU_BUDGET)
+    found = draw_varied(INDEX, {}, BLOCKS, 1, 8)
     assert values(found, "vocabulary") == values(found, "x.high")
 
 
@@ -283,43 +278,34 @@ def test_a_problem_without_a_free_size_gives_none_and_says_why(name: str):
 
 def test_weights_change_with_the_sizes_on_a_gpu_too():
     problem = find_by_name("linear gelu")
-    found = draw_sizes(problem, {}, [128], 1, 8, GPU_BUDGET)
+    found = draw_sizes(problem, {}, (*OF_THE_CANDIDATE, *FURTHER), 1, 8, blocks=[128], on_cpu=False)
     assert len(set(values(found, "in_features"))) > 4
     for size in found.sizes:
         assert GPU_BUDGET.holds(measure_cost(size.applied(problem)))
 
 
-def test_sizes_stay_near_the_smallest_where_the_budget_is_too_small_and_the_note_says_so():
-    problem = find_by_name("matmul")
-    found = draw_sizes(problem, shrink(problem).sizes, BLOCKS, 1, 8, Budget(elements=20, operations=20))
-    assert found.sizes
-    assert "the smallest sizes that the reference takes are over the budget" in found.notes
-
-
 def test_fewer_sizes_than_asked_for_are_noted():
-    problem = find_by_name("vector add")
-    found = draw_sizes(problem, shrink(problem).sizes, [], 1, 8, Budget(elements=15, operations=100))
-    assert 0 < len(found.sizes) < 8
-    assert any("of 8 sizes: no more distinct ones within the budget" in note for note in found.notes)
+    problem = written("rows = 2", "x + 1", "torch.rand(rows, 1 << 16)")
+    found = draw_varied(problem, {}, [], 1, 80)
+    assert 0 < len(found.sizes) < 80
+    assert any("of 80 sizes: no more distinct ones within the budget" in note for note in found.notes)
 
 
 def test_sizes_that_reach_take_written_values_and_cross_thresholds():
-    problem = find_by_name("fused softmax")
-    found = sizes_that_reach(problem, shrink(problem).sizes, [2000, 100_000],
-        Budget(elements=1 << 19, operations=1 << 24))  # fmt: skip
+    problem, text = find_by_name("fused softmax"), "def f(n):\n    return n > 2000 or n < 100_000\n"
+    found = sizes_that_reach(problem, shrink(problem).sizes, text, 16)
     assert found.sizes[0].sizes["columns"] == 4096, "the first is as near to the full size as there is room"
     assert any(d.sizes["columns"] == 2001 for d in found.sizes)
     assert any(d.sizes["rows"] * d.sizes["columns"] > 100_000 for d in found.sizes)
     for size in found.sizes:
         assert run_once(size.applied(problem))
-    assert found == sizes_that_reach(problem, shrink(problem).sizes, [2000, 100_000],
-        Budget(elements=1 << 19, operations=1 << 24))  # fmt: skip
+    assert found == sizes_that_reach(problem, shrink(problem).sizes, text, 16)
 
 
 def test_a_problem_without_a_free_size_reaches_nothing_and_says_so():
-    found = sizes_that_reach(FIXED["literal values"], {}, [100], CPU_BUDGET)
+    found = sizes_that_reach(FIXED["literal values"], {}, "x = 100", 6)
     assert found.sizes == ()
-    assert found.notes[-1].startswith("no size can be tried")
+    assert found.notes[-1].startswith("0 of 6 sizes: ")
 
 
 @pytest.mark.parametrize("name", ["matmul", "attention", "group_norm", "conv1d", "linear_gelu"])
@@ -386,7 +372,7 @@ def test_learning_is_quick_and_a_further_draw_takes_milliseconds():
     drawn(problem, 100)
     started = time.process_time()
     for seed in range(101, 111):
-        draw_sizes(problem, base, BLOCKS, seed, 8, CPU_BUDGET)
+        draw_varied(problem, base, BLOCKS, seed, 8)
     assert (time.process_time() - started) / 10 < 0.06
 
 
@@ -395,5 +381,5 @@ def test_a_width_that_is_zero_at_small_sizes_is_drawn_where_it_is_not():
     narrow = "widths[0] // widths[1]"
     init = f"self.down, self.up = nn.Linear(widths[0], {narrow}), nn.Linear({narrow}, widths[0])"
     problem = written("channels = 64", "self.up(self.down(x))", "torch.randn(4, channels)", init, "channels, 8")
-    found = draw_sizes(problem, {"channels": 5}, BLOCKS, 1, 4, CPU_BUDGET)
+    found = draw_varied(problem, {"channels": 5}, BLOCKS, 1, 4)
     assert len(set(values(found, "channels"))) > 1

@@ -19,6 +19,11 @@ def is_prime(number: int) -> bool:
     return all(number % divisor for divisor in range(3, math.isqrt(number) + 1, 2))
 
 
+def prime_at_least(number: int) -> int:
+    """Returns the next prime, or the number itself where none is near."""
+    return next((n for n in range(number, number + PRIME_SPREAD) if is_prime(n)), number)
+
+
 def prime_at_most(number: int, least: int) -> int:
     """Returns the largest prime of at most `number`, not below `least` and not far below `number`; `number` itself
     where there is none.
@@ -28,7 +33,7 @@ def prime_at_most(number: int, least: int) -> int:
 
 
 def prime_between(low: int, high: int, random: Random) -> int:
-    """A prime near a random number of [low, high], or that number where no prime is near."""
+    """Returns a prime near a random number of [low, high], or that number where no prime is near."""
     return prime_at_most(random.randint(low, max(low, high)), low)
 
 
@@ -38,23 +43,21 @@ def is_power_of_two(number: int) -> bool:
 
 
 def irregular_number(number: int, least: int, random: Random) -> int:
-    """A prime, an odd number, or a power of two plus or minus one, not above `number` by more than one and not
-    below `least`.
-    """
+    """Draws a prime, an odd number, or a power of two plus or minus one, at most `number` + 1 and at least `least`."""
     power = 1 << max(number, 1).bit_length() - 1
-    found = random.choice((prime_at_most(number, least), number - 1 | 1, power - 1, power + 1))
-    return max(found, least)
+    drawn = random.choice((prime_at_most(number, least), number - 1 | 1, power - 1, power + 1))
+    return max(drawn, least)
 
 
 def divisors(number: int, most: int, extra: Iterable[int] = ()) -> list[int]:
-    """Up to `most` divisors from 2 on, smallest first: powers of two, `extra`, small ones; and always the number
-    itself, last.
+    """Returns up to `most` divisors from 2 on, smallest first: powers of two, `extra`, small ones; and always the
+    number itself, last.
     """
     powers = [1 << k for k in range(1, 7)]
     small = range(2, min(number, 33))
-    wanted = sorted({d for d in (*powers, *extra) if 1 < d < number and number % d == 0})
-    others = [d for d in small if number % d == 0 and d not in wanted]
-    return [*sorted((*wanted, *others)[: most - 1]), number]
+    preferred = sorted({d for d in (*powers, *extra) if 1 < d < number and number % d == 0})
+    others = [d for d in small if number % d == 0 and d not in preferred]
+    return [*sorted((*preferred, *others)[: most - 1]), number]
 
 
 def describe_number(value: int, blocks: Sequence[int]) -> str:

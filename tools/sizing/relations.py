@@ -1,0 +1,215 @@
+"""Comparisons in a candidate's text, as relations between the extents of a problem.
+
+A relation has at most three variables, which are opaque parts of the text (`K`, `x.shape[0]`, `x.numel()`), and whole
+numbers. Which extent a variable stands for is not known: it is bound to each extent in turn, or to the extent of its
+name alone where there is one. Of a relation both outcomes are of interest.
+
+Example: `half = K // 2` and later `if half == M` give the relation `K // 2 == M` over the variables K and M.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.sizing.arithmetic import is_power_of_two
+from kernelwright.tools.sizing.expressions import FUNCTIONS, NotANumber, constant_value, evaluate
+
+MAX_SYNTAX_NODES = 200_000
+"""Nodes of a candidate's syntax tree that are looked through."""
+MAX_BLOCK_SIZE = 1 << 17
+MAX_RELATIONS, MAX_VARIABLES = 24, 3
+MAX_RELATION_NODES = 60
+"""Nodes of the expression of one relation."""
+MAX_INLINED = 4
+"""Steps in which names are replaced by what was assigned to them."""
+LANE_CALLS = ("arange", "program_id", "load", "zeros", "full")
+"""Functions of Triton whose results are no extents: a mask compares them at every size."""
+EXTENT_CALLS = ("size", "numel", "stride", "dim", "len", "num_programs", "element_size", "ndimension", "nelement")
+"""Functions whose results are extents or follow from them."""
+Tree = ast.Module | None
+
+
+class Relation:
+    """One comparison of a text, over its variables."""
+
+    def __init__(self, node: ast.expr, variables: tuple[str, ...]) -> None:
+        self._node = node
+        self.text = ast.unparse(node)
+        self.variables = variables
+        self.numbers = tuple(sorted({n for part in ast.walk(node) if (n := constant_value(part)) is not None}))
+        """Whole numbers in it, written out or as arithmetic."""
+
+    def holds(self, values: Mapping[str, int]) -> bool | None:
+        """Says whether it is true of these values of its variables; None where it is not defined there."""
+        try:
+            return bool(evaluate(self._node, values))
+        except NotANumber:
+            return None
+
+    def difference(self, values: Mapping[str, int]) -> int | None:
+        """Returns the left side less the right side of a single comparison; None for any other relation."""
+        if not isinstance(self._node, ast.Compare) or len(self._node.ops) != 1:
+            return None
+        try:
+            return evaluate(self._node.left, values) - evaluate(self._node.comparators[0], values)
+        except NotANumber:
+            return None
+
+
+def numbers_in(source: str) -> tuple[int, ...]:
+    """Returns the integers over 8 that a text names, each once: block sizes first, thresholds after them."""
+    return _numbers_in(source)
+
+
+@functools.lru_cache(maxsize=16)
+def _numbers_in(source: str) -> tuple[int, ...]:
+    nodes = itertools.islice(ast.walk(_tree(source) or ast.Module([], [])), MAX_SYNTAX_NODES)
+    values = (constant_value(node) for node in nodes if isinstance(node, ast.Constant | ast.BinOp))
+    numbers = {n for n in values if n is not None and n > 8}
+    powers = sorted(n for n in numbers if is_power_of_two(n) and n <= MAX_BLOCK_SIZE)
+    return (*powers, *sorted(numbers.difference(powers)))
+
+
+@functools.lru_cache(maxsize=16)
+def relations_in(source: str) -> tuple[Relation, ...]:
+    """Returns the relations of a text, those with a written number or an equation first; none where it is no Python."""
+    tree = _tree(source)
+    if tree is None:
+        return ()
+    relations: dict[str, Relation] = {}
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda)]
+    for function in functions:
+        assigned = _assigned_once(function)
+        for node in _comparisons(function):
+            relation = _relation(_inlined(node, assigned))
+            if relation is not None:
+                relations.setdefault(relation.text, relation)
+    return tuple(sorted(relations.values(), key=_rank)[:MAX_RELATIONS])
+
+
+def _tree(source: str) -> Tree:
+    try:
+        return parse_module(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _rank(relation: Relation) -> tuple[bool, int]:
+    """Orders equations and remainders first, then thresholds, then orders of two variables."""
+    parts = list(ast.walk(relation._node))
+    equation = any(isinstance(part, ast.Eq | ast.NotEq | ast.Mod | ast.In | ast.NotIn) for part in parts)
+    return (not equation and not relation.numbers, len(relation.variables))
+
+
+def _comparisons(function: ast.AST) -> Iterator[ast.expr]:
+    """Yields what is decided: comparisons, tests of branches, the order of two sides of min and max, remainders."""
+    for node in itertools.islice(ast.walk(function), MAX_SYNTAX_NODES):
+        if isinstance(node, ast.Compare | ast.BoolOp) or (isinstance(node, ast.BinOp) and _joins_comparisons(node)):
+            yield node
+        elif isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(node.test, ast.Compare | ast.BoolOp):
+            yield node.test
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.FloorDiv):
+            remainder = ast.BinOp(node.left, ast.Mod(), node.right)
+            yield ast.Compare(remainder, [ast.Eq()], [ast.Constant(0)])
+        elif isinstance(node, ast.Call) and len(node.args) == 2:
+            name = _called(node)
+            if name in ("min", "max", "minimum", "maximum"):
+                yield ast.Compare(node.args[0], [ast.Lt()], [node.args[1]])
+
+
+def _joins_comparisons(node: ast.BinOp) -> bool:
+    """Says whether arithmetic joins two comparisons: `(a == b) & (c > d)`, `(a == b) * (c > d)`."""
+    if not isinstance(node.op, ast.BitAnd | ast.BitOr | ast.Mult):
+        return False
+    return all(any(isinstance(n, ast.Compare) for n in ast.walk(side)) for side in (node.left, node.right))
+
+
+def _assigned_once(function: ast.AST) -> dict[str, ast.expr]:
+    """Returns the names to which a function assigns arithmetic in one place, with the expression."""
+    stores = Counter(n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    assigned: dict[str, ast.expr] = {}
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target = node.targets[0]
+        pairs = [(target, node.value)]
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            pairs = list(zip(target.elts, node.value.elts, strict=False))
+        elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call) and _called(node.value) == "divmod":
+            parts = (ast.BinOp(node.value.args[0], op, node.value.args[-1]) for op in (ast.FloorDiv(), ast.Mod()))
+            pairs = list(zip(target.elts, parts, strict=False))
+        for name, value in pairs:
+            arithmetic = isinstance(value, ast.BinOp | ast.Constant | ast.UnaryOp | ast.Compare | ast.BoolOp)
+            known_call = isinstance(value, ast.Call) and _called(value) in (*FUNCTIONS, *LANE_CALLS)
+            if isinstance(name, ast.Name) and stores[name.id] == 1 and (arithmetic or known_call):
+                assigned[name.id] = value
+    return assigned
+
+
+class _Inlining(ast.NodeTransformer):
+    """Replaces names by what was assigned to them."""
+
+    def __init__(self, assigned: Mapping[str, ast.expr]) -> None:
+        self._assigned = assigned
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._assigned.get(node.id, node)
+
+
+def _inlined(node: ast.expr, assigned: Mapping[str, ast.expr]) -> ast.expr:
+    for _ in range(MAX_INLINED):
+        names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        if not names & assigned.keys() or _count_nodes(node) > MAX_RELATION_NODES:
+            break
+        node = _Inlining(assigned).visit(ast.parse(ast.unparse(node), mode="eval").body)
+    return node
+
+
+def _count_nodes(node: ast.AST) -> int:
+    return sum(1 for _ in itertools.islice(ast.walk(node), MAX_RELATION_NODES + 1))
+
+
+def _relation(node: ast.expr) -> Relation | None:
+    if _count_nodes(node) > MAX_RELATION_NODES:
+        return None
+    try:
+        variables = tuple(dict.fromkeys(_variables(node)))
+    except NotANumber:
+        return None
+    return Relation(node, variables) if 1 <= len(variables) <= MAX_VARIABLES else None
+
+
+def _variables(node: ast.AST) -> Iterator[str]:
+    """Yields the opaque parts of an expression, as text. Raises NotANumber where one cannot be an extent."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        yield ast.unparse(node)
+    elif isinstance(node, ast.Subscript):
+        if not isinstance(node.slice, ast.Constant | ast.UnaryOp):
+            raise NotANumber
+        yield ast.unparse(node)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+        yield from _variables(node.func.value)
+    elif isinstance(node, ast.Call) and _called(node) not in (*FUNCTIONS, "len", "range"):
+        if _called(node) not in EXTENT_CALLS:
+            raise NotANumber
+        yield ast.unparse(node)
+    elif isinstance(node, ast.Call) and constant_value(node) is None:
+        for argument in node.args:
+            yield from _variables(argument)
+    elif constant_value(node) is not None:
+        return
+    elif isinstance(node, ast.Constant):
+        raise NotANumber
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _variables(child)
+
+
+def _called(node: ast.Call) -> str:
+    """Returns the name of a called function, without that of its module."""
+    return ast.unparse(node.func).rpartition(".")[2]

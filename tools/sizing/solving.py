@@ -1,0 +1,142 @@
+"""Solves a relation of a candidate's text for small extents: those at which it is true, and those at which it is not.
+
+Each variable of the relation is bound to a dimension, or to the product of all. All dimensions but one are given some
+extents. The last one is tried where a straight line through two differences of the sides is zero, at multiples, parts
+and sums of the others, and near the numbers of the relation.
+
+Example: for `3 * m - 7 == 2 * n` and m = 67 the differences at n = 1024 and 2048 give the zero n = 97.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelwright.tools.sizing.arithmetic import is_power_of_two
+from kernelwright.tools.sizing.goals import Context, Extents, Goal
+from kernelwright.tools.sizing.relations import Relation
+
+EXTENTS = (96, 67, 64, 37, 128, 33, 24, 17, 12, 7, 5, 4, 3, 2, 1)
+"""Extents of a dimension beside the one that is solved for: beyond blocks of 32 and 64, odd and aligned."""
+FEW_EXTENTS = (33, 8, 64, 5, 3)
+"""The same of two dimensions."""
+TIMES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16)
+MAX_BINDINGS = 12
+"""Ways to bind the variables of one relation to dimensions."""
+LEAST_MARGIN = 128
+"""Numbers from which on a power of two is gone beyond by half of it, too: a window, or where a loop is cut short."""
+SMALL_NUMBER = 16
+"""Numbers up to this may be compared with any extent; larger ones only with an extent that is beyond them."""
+MAX_SOLUTIONS = 24
+LINE = (1 << 10, 1 << 11)
+"""Extents through whose differences a line is laid."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoundRelation:
+    """A relation with what its variables stand for."""
+
+    relation: Relation
+    parts: tuple[tuple[int, ...], ...]
+    """For each variable, the dimensions whose product it is."""
+
+    @property
+    def dimensions(self) -> list[int]:
+        """Returns all dimensions that the relation depends on."""
+        return list(dict.fromkeys(itertools.chain(*self.parts)))
+
+    def values(self, extents: Mapping[int, int] | Sequence[int]) -> dict[str, int]:
+        """Returns the value of each variable at some extents."""
+        products = (math.prod(extents[i] for i in part) for part in self.parts)
+        return dict(zip(self.relation.variables, products, strict=True))
+
+    def text(self, names: Sequence[str]) -> str:
+        """Returns the relation, with what each variable of another name stands for."""
+        extents = (" * ".join(names[i] for i in part) for part in self.parts)
+        pairs = zip(self.relation.variables, extents, strict=True)
+        differing = [f"{variable} = {extent}" for variable, extent in pairs if variable != extent]
+        return self.relation.text + (f" with {' and '.join(differing)}" if differing else "")
+
+    def goal(self, outcome: bool, names: Sequence[str]) -> Goal:
+        """Returns the goal of this outcome."""
+        return Goal(
+            words=self.text(names) + ("" if outcome else " is false"),
+            proposals=lambda chosen: self.solutions(outcome, chosen),
+            holds=lambda extents: self.relation.holds(self.values(extents)) is outcome,
+        )
+
+    def solutions(self, outcome: bool, chosen: Extents) -> Iterator[Extents]:
+        """Yields extents at which the relation has the outcome; those that are chosen already stay."""
+        fixed = {i: chosen[i] for i in self.dimensions if i in chosen}
+        solutions = (e for e in self._candidates(fixed) if self.relation.holds(self.values(e)) is outcome)
+        return itertools.islice(solutions, MAX_SOLUTIONS)
+
+    def _candidates(self, fixed: dict[int, int]) -> Iterator[dict[int, int]]:
+        free = [i for i in self.dimensions if i not in fixed]
+        if not free:
+            yield fixed
+        for last in free:
+            others = [i for i in free if i != last]
+            numbers = EXTENTS if len(others) < 2 else FEW_EXTENTS[: 6 - len(others)]
+            for choice in itertools.product(numbers, repeat=len(others)):
+                extents = {**fixed, **dict(zip(others, choice, strict=True))}
+                for extent in self._extents_of(last, extents):
+                    yield {**extents, last: extent}
+
+    def _extents_of(self, last: int, extents: dict[int, int]) -> list[int]:
+        """Returns extents of one dimension beside those of the others."""
+        numbers = self.relation.numbers
+        candidates: list[int] = []
+        low, high = (self.relation.difference(self.values({**extents, last: extent})) for extent in LINE)
+        if low is not None and high is not None and low != high:
+            zero = round(LINE[0] - low * (LINE[1] - LINE[0]) / (high - low))
+            candidates += [zero, zero - 1, zero + 1]
+        others = list(extents.values())
+        for other in {*others, math.prod(others), sum(others)} if others else ():
+            for times in (*TIMES, *numbers, other):
+                candidates += [other * times, other // max(times, 1), other + times, other - times, times // other + 1]
+            candidates.append(math.isqrt(other))
+        if not others:
+            candidates += [*_near(numbers), *EXTENTS]
+        return [extent for extent in dict.fromkeys(candidates) if extent > 0]
+
+
+def relation_goals(context: Context) -> Iterator[Goal]:
+    """Both outcomes of every comparison of extents in the candidate's text."""
+    for relation in context.relations:
+        for parts in _bindings(relation, context):
+            bound = BoundRelation(relation, parts)
+            yield bound.goal(True, context.names)
+            yield bound.goal(False, context.names)
+
+
+def _bindings(relation: Relation, context: Context) -> list[tuple[tuple[int, ...], ...]]:
+    """Returns what the variables may stand for: a dimension of the same name if there is one, elements of a tensor, or
+    else each dimension in turn, the largest first, and for a single variable all elements, too.
+    """
+    order = sorted(context.dimensions, key=lambda i: -context.full[i])
+    every = tuple(order)
+    thresholds = [n for n in relation.numbers if n > SMALL_NUMBER]
+    choices: list[list[tuple[int, ...]]] = []
+    for variable in relation.variables:
+        alike: list[tuple[int, ...]] = [(i,) for i in order if context.names[i].lower() == variable.lower()]
+        if variable.endswith("numel()"):
+            alike = [every, *itertools.combinations(order, 2)] if len(order) > 2 else [every]
+        choices.append(alike or [(i,) for i in order])
+    if len(choices) == 1 and thresholds:  # no extent of the problem is beyond the others
+        is_named = len(choices[0]) == 1
+        choices = [[part for part in choices[0] if math.prod(context.full[i] for i in part) > min(thresholds)]]
+        choices[0] += [every] if len(every) > 1 and not is_named else []
+    bindings = itertools.product(*choices)
+    return [b for b in itertools.islice(bindings, 4 * MAX_BINDINGS) if len(set(b)) == len(b)][:MAX_BINDINGS]
+
+
+def _near(numbers: Sequence[int]) -> list[int]:
+    """Returns numbers on both sides of those of a relation, the largest of its numbers first."""
+    near: list[int] = []
+    for number in reversed(numbers):
+        beyond = [number + number // 2 | 1] if is_power_of_two(number) and number >= LEAST_MARGIN else []
+        near += [*beyond, number + 1, number, number - 1, 2 * number, 3 * number, 5 * number]
+    return [n for n in dict.fromkeys(near) if n > 0]
