@@ -130,16 +130,18 @@ def _kinds_for(tensor: dict[str, Any]) -> list[Kind]:
 
 
 def _cheapest(selection: Selection) -> AtSize | None:
-    """Returns the base size on a CPU, which is small; on a GPU the smallest of the others."""
+    """Returns the base size on a CPU, which is small; on a GPU the smallest of the others, if possible one without
+    extents of 1 or 2, along which most strides say nothing.
+    """
     if selection.base.index:
         return selection.base
-    costs: list[tuple[int, int]] = []
+    costs: list[tuple[bool, int, int]] = []
     for place, size in enumerate(selection.others):
         try:
-            costs.append((_spec_of(size).bytes, place))
+            costs.append((min(size.sizes.values(), default=3) < 3, _spec_of(size).bytes, place))
         except ProblemError:
             continue
-    return selection.others[min(costs)[1]] if costs else None
+    return selection.others[min(costs)[2]] if costs else None
 
 
 def _spec_of(size: AtSize) -> InputSpec:
