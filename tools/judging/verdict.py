@@ -36,7 +36,13 @@ from kernelwright.tools.report import (
     SizeOutcome,
     Tried,
 )
-from kernelwright.tools.sizing.interpreted_costs import HANG_FACTOR, MeasuredCalls, Work, choose_long_sizes, programs_of
+from kernelwright.tools.sizing.interpreted_costs import (
+    HANG_FACTOR,
+    CallWork,
+    MeasuredCalls,
+    choose_long_sizes,
+    programs_of,
+)
 from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
@@ -274,8 +280,8 @@ class Verdict:
             self._share = 1.0
             self._calls.note(work, (replayer.spent - spent) / max(replayer.answered - calls, 1))
 
-    def _work(self, size: AtSize) -> Work:
-        return Work(programs_of(self._candidate.traced.traces[size.index]), size.sizes)
+    def _work(self, size: AtSize) -> CallWork:
+        return CallWork(programs_of(self._candidate.traced.traces[size.index]), size.sizes)
 
     def _note_refusal(self, size: AtSize, failure: Failure) -> None:
         """The candidate's own exception at a size that is not the problem's: allowed, and told.

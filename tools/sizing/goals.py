@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from kernelwright.tools.sizing.relations import Relation
+from kernelwright.tools.sizing.comparisons.relations import Relation
 from kernelwright.tools.sizing.structure import Budget, SizeStructure
 
 Extents = Mapping[int, int]

@@ -52,13 +52,13 @@ def programs_of(trace: Trace | None) -> int:
 
 
 @dataclass(frozen=True)
-class Work:
+class CallWork:
     """What one call has to do."""
 
     programs: int
     extents: dict[str, int]
 
-    def times(self, other: Work) -> float:
+    def times(self, other: CallWork) -> float:
         """Returns how many times as long as the other's it may take: in proportion to the programs, or, where these do
         not grow with the extents, to the trips of the loops inside of them.
         """
@@ -73,12 +73,12 @@ class Work:
 class MeasuredCalls:
     """Calls of one candidate so far, from which the seconds of a larger one are estimated."""
 
-    measured: list[tuple[Work, float]] = field(default_factory=list)
+    measured: list[tuple[CallWork, float]] = field(default_factory=list)
 
-    def note(self, work: Work, seconds: float) -> None:
+    def note(self, work: CallWork, seconds: float) -> None:
         """Notes the seconds of one call."""
         self.measured.append((work, seconds))
 
-    def estimate(self, work: Work) -> float:
+    def estimate(self, work: CallWork) -> float:
         """Returns the seconds that a call may take, by the measured call that is nearest; 0 where none was measured."""
         return min((work.times(known) * max(seconds, LEAST_SECONDS) for known, seconds in self.measured), default=0.0)

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from kernelwright.tools.sizing.arithmetic import describe_number, is_power_of_two, prime_at_least, prime_between
+from kernelwright.tools.sizing.comparisons.solving import relation_goals
 from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET
 from kernelwright.tools.sizing.goals import Context, Extents, Goal, Strategy
-from kernelwright.tools.sizing.solving import relation_goals
 from kernelwright.tools.sizing.structure import Budget
 
 USUAL_BLOCKS = (16, 32, 64, 128, 256, 512, 1024)

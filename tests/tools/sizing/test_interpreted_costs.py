@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.sizing.interpreted_costs import MAX_PROGRAMS, MeasuredCalls, Work, choose_long_sizes
+from kernelwright.tools.sizing.interpreted_costs import MAX_PROGRAMS, CallWork, MeasuredCalls, choose_long_sizes
 from kernelwright.tools.tracing.trace import Choice, Launch, Trace
 
 PROBLEM = Problem(name="any", source="")
@@ -39,15 +39,15 @@ def test_under_an_interpreter_a_call_has_few_programs_and_a_configuration_counts
 
 def test_the_time_of_a_larger_call_is_estimated_from_the_nearest_smaller_one():
     calls = MeasuredCalls()
-    assert calls.estimate(Work(1000, {"rows": 1000})) == 0
-    calls.note(Work(10, {"rows": 10}), 0.1)
-    assert calls.estimate(Work(1000, {"rows": 1000})) == pytest.approx(10)
-    calls.note(Work(500, {"rows": 500}), 0.2)
-    assert calls.estimate(Work(1000, {"rows": 1000})) == pytest.approx(0.4)
+    assert calls.estimate(CallWork(1000, {"rows": 1000})) == 0
+    calls.note(CallWork(10, {"rows": 10}), 0.1)
+    assert calls.estimate(CallWork(1000, {"rows": 1000})) == pytest.approx(10)
+    calls.note(CallWork(500, {"rows": 500}), 0.2)
+    assert calls.estimate(CallWork(1000, {"rows": 1000})) == pytest.approx(0.4)
 
 
 def test_the_trips_of_a_loop_count_where_the_programs_do_not_grow():
     calls = MeasuredCalls()
-    calls.note(Work(4, {"rows": 10, "columns": 8}), 0.1)
-    assert calls.estimate(Work(4, {"rows": 1000, "columns": 4})) == pytest.approx(10)
-    assert calls.estimate(Work(400, {"rows": 1000, "columns": 4})) == pytest.approx(10)
+    calls.note(CallWork(4, {"rows": 10, "columns": 8}), 0.1)
+    assert calls.estimate(CallWork(4, {"rows": 1000, "columns": 4})) == pytest.approx(10)
+    assert calls.estimate(CallWork(400, {"rows": 1000, "columns": 4})) == pytest.approx(10)

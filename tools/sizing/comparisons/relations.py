@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.sizing.arithmetic import is_power_of_two
-from kernelwright.tools.sizing.expressions import FUNCTIONS, NotANumber, constant_value, evaluate
+from kernelwright.tools.sizing.comparisons.expressions import FUNCTIONS, NotANumber, constant_value, evaluate
 
 MAX_SYNTAX_NODES = 200_000
 """Nodes of a candidate's syntax tree that are looked through."""

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelwright.tools.sizing.arithmetic import is_power_of_two
+from kernelwright.tools.sizing.comparisons.relations import Relation
 from kernelwright.tools.sizing.goals import Context, Extents, Goal
-from kernelwright.tools.sizing.relations import Relation
 
 EXTENTS = (96, 67, 64, 37, 128, 33, 24, 17, 12, 7, 5, 4, 3, 2, 1)
 """Extents of a dimension beside the one that is solved for: beyond blocks of 32 and 64, odd and aligned."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.judge_suites import problem_of
-from kernelwright.tools.sizing.relations import numbers_in, relations_in
+from kernelwright.tools.sizing.comparisons.relations import numbers_in, relations_in
 from kernelwright.tools.sizing.selection import select_sizes
 
 
