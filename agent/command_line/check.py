@@ -51,9 +51,9 @@ TrainMode = Annotated[
 ContiguousInputs = Annotated[
     bool,
     typer.Option(
-        "--contiguous-inputs",
-        help="Accept a kernel that is right on contiguous inputs alone; otherwise one that answers wrongly on "
-        "transposed, sliced or expanded inputs is refused.",
+        "--contiguous-inputs/--other-layouts",
+        help="Accept a kernel that is right on contiguous inputs alone, and say so; --other-layouts refuses one that "
+        "answers wrongly on transposed, sliced or expanded inputs.",
     ),
 ]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
@@ -87,7 +87,7 @@ OUTPUT_OPTIONS = ("seed", "show_trace", "explain", "quiet", "as_json", "debug")
 def check(
     context: typer.Context, kernel: Kernel, problem: NamedHere = None, target: Targets = None, device: Device = "auto",
     init: Init = None, inputs: Inputs = None, own_work: OwnWork = "strict", train_mode: TrainMode = False,
-    contiguous_inputs: ContiguousInputs = False,
+    contiguous_inputs: ContiguousInputs = True,
     seed: Seed = None, sizes: Sizes = 8, allow_import: AllowImport = None, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, profile: Profile = True, ncu: Ncu = False, sanitizer: Sanitizer = False,
     show_trace: ShowTrace = False, explain: Explain = False, cache: Cache = None, server: Server = None,

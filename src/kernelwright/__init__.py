@@ -126,8 +126,7 @@ def check(
         sizes: The number of other sizes that the candidate is checked at. None takes the default of `Options`.
         own_work: What the candidate's own kernels must do: `strict` (everything), `share:P` (at least the share P of
             the work, from 0 to 1) or `report` (nothing, the share is only reported).
-        options: All other settings of a verdict; the arguments above replace theirs. None takes the defaults, and
-            refuses a kernel that answers wrongly on transposed, sliced or expanded inputs.
+        options: All other settings of a verdict; the arguments above replace theirs. None takes the defaults.
 
     Returns:
         The report. A broken candidate is a value, never an exception: `report.correct` and `report.failure` say what
@@ -141,7 +140,7 @@ def check(
     from kernelwright.agent.command_line.arguments import choose_device, own_work_mode
     from kernelwright.tools.pipeline import Evaluator, Options
 
-    settings = (options or Options(contiguous_inputs=False)).with_(own_work=own_work_mode(own_work))
+    settings = (options or Options()).with_(own_work=own_work_mode(own_work))
     if seed is not None:
         settings = settings.with_(seed=seed)
     if sizes is not None:

@@ -305,9 +305,9 @@ class Replayer:
             raise self._over(failure_of_death(death, process, doing)) from death
         except ProcessTimedOut as error:
             self.spent += max(before, 0.0)
-            whole = f" (of {self.allowance:g} s for all replays)" if self._budget < self.allowance else ""
+            budget = f" (of {self.allowance:g} s for all replays)" if self._budget < self.allowance else ""
             told = (
-                f"no answer within {self._budget:.3g} s{whole} while the judge asked to {doing}: an endless loop, or "
+                f"no answer within {self._budget:.3g} s{budget} while the judge asked to {doing}: an endless loop, or "
                 "far too slow"
             )
             raise self._over(Failure(fault=Fault.TIMEOUT, message=told)) from error

@@ -32,8 +32,7 @@ def get_init_inputs():
 def test_the_blocks_of_a_markdown_file_are_judged_as_one_program(tmp_path: Path, name: str):
     (tmp_path / "problem.py").write_text(PROBLEM)
     (tmp_path / name).write_text(f"# Twice\n\n{TWO_BLOCKS}\nIt doubles x.\n")
-    arguments = ("-p", "problem.py", "--device", "cpu", "--json", "--contiguous-inputs")
-    ended = agent_here("check", name, *arguments, folder=tmp_path)
+    ended = agent_here("check", name, "-p", "problem.py", "--device", "cpu", "--json", folder=tmp_path)
     assert (ended.returncode, json.loads(ended.stdout)["failure"]) == (0, None), ended.stdout
 
 

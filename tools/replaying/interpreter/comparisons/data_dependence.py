@@ -106,7 +106,7 @@ def _following(name: str, function: Callable[..., Any], handle: type) -> Callabl
             if origin == CONSTANT:
                 return made
         if type(made) is handle:
-            made.origin = origin
+            made.__dict__["origin"] = origin
             if origin == DATA:
                 _keep_masks(name, made, arguments, handle)
                 if operator and (comparisons := comparisons_of(name, arguments, made)):
@@ -114,7 +114,7 @@ def _following(name: str, function: Callable[..., Any], handle: type) -> Callabl
                     comparisons.note(operands, made.__dict__["data"], [m.__dict__["data"] for m in comparisons.masks])
         elif isinstance(made, tuple | list):
             for part in made:
-                vars(part)["origin"] = origin
+                part.__dict__["origin"] = origin
         return made
 
     operation.__name__ = name
