@@ -50,6 +50,8 @@ class ModelNew(nn.Module):
         batch, channels, steps = x.shape
         weight, bias = self.conv.weight, self.conv.bias
         taps = weight.shape[-1]
+        if steps < taps - 1:
+            raise ValueError("the state is that of as many steps as the convolution remembers")
         y = torch.empty_like(x, memory_format=torch.contiguous_format)
         state = x.new_empty(batch, channels, taps - 1)
         _conv[(triton.cdiv(steps, 128), batch * channels)](

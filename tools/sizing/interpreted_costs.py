@@ -16,8 +16,11 @@ MAX_PROGRAMS = 48
 """Programs of one call at a long size under the interpreter: a dozen calls are made there."""
 LEAST_SECONDS = 0.005
 """Seconds that a call is taken to last at least: shorter ones say nothing about larger ones."""
-HANG_FACTOR = 20
-"""A call that has taken so many times the estimated time, and has not ended, does not end."""
+HANG_FACTOR = 1000
+"""A call that has taken so many times the estimated time, and has not ended, does not end. Honest loops were seen to
+take 50 times their estimate: the interpreter replays the programs of one kernel at once and those of another singly,
+and other processes may take most of the machine.
+"""
 
 
 def choose_long_sizes(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace | None]) -> tuple[AtSize, ...]:
