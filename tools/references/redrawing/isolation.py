@@ -34,8 +34,9 @@ LIMIT_OF_SMALL_SCALES = 40
 """Exponents of scales under 1: squares of the numbers stay normal in float32."""
 GOLDEN_RATIO = 0.6180339887
 """Its multiples, modulo one, are spread evenly however many there are."""
-OFFSETS = (1e3, 1e4, 1e5)
-"""Common offsets of rows in multiples of their spread: 1e3 in the first row, 1e4 in the second, and so on."""
+LEAST_OFFSET, LARGEST_OFFSET = 1e3, 1e5
+"""Common offsets of rows in multiples of their spread. Rows have different ones: sums of equal terms are all rounded to
+one side, and drift."""
 
 
 def deciding_elements(tensor: torch.Tensor, per_row: int = ELEMENTS_OF_A_SUM) -> torch.Tensor:
@@ -153,9 +154,10 @@ def offset_rows(tensors: Sequence[torch.Tensor]) -> None:
         if not tensor.dim() or tensor.itemsize < 4 or repeats_itself(tensor):
             continue
         rows = tensor.numel() // tensor.shape[-1]
-        scales = torch.tensor(OFFSETS, dtype=tensor.dtype, device=tensor.device)
         spread = tensor.std() if tensor.numel() > 1 else tensor.abs().sum()
-        offsets = (scales[torch.arange(rows, device=tensor.device) % len(OFFSETS)] * spread).unsqueeze(-1)
+        turn = torch.arange(rows, device=tensor.device).double() * GOLDEN_RATIO % 1.0
+        scales = LEAST_OFFSET * (LARGEST_OFFSET / LEAST_OFFSET) ** turn
+        offsets = (scales.to(tensor.dtype) * spread).unsqueeze(-1)
         tensor.copy_(
             torch.where(tensor == 0, tensor, tensor + offsets.expand(rows, tensor.shape[-1]).view(tensor.shape))
         )

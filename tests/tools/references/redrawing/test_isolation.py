@@ -81,7 +81,9 @@ def test_probabilities_agree_with_logarithms_as_their_exponentials():
 def test_rows_get_offsets_of_a_thousand_to_a_hundred_thousand_times_their_spread():
     x = torch.randn(6, 400)
     apply_draw(Draw.OFFSET, [x])
-    assert [round(float(row.mean().log10())) for row in x] == [3, 4, 5, 3, 4, 5]
+    offsets = [float(row.mean().log10()) for row in x]
+    assert min(offsets) < 3.4 and max(offsets) > 4.4 and all(2.9 < offset < 5.1 for offset in offsets)
+    assert len({round(offset, 2) for offset in offsets}) == len(offsets)
 
 
 def test_rows_are_scaled_as_far_as_the_reference_is_accurate():
