@@ -12,6 +12,10 @@ from kernelwright.tools.tracing.trace import Choice, Launch, Trace
 MAX_LONG_SIZES = 2
 TIMES_LONGER = 4
 """Times the base's own extent that a dimension has at least at a long size."""
+LEAST_EXTENT = 3
+"""Extent that every dimension has at a long size, unless the base's is smaller: a softmax over one key, or a mean over
+one column, has special cases of its own for infinities and offsets.
+"""
 MAX_PROGRAMS = 48
 """Programs of one call at a long size under the interpreter: a dozen calls are made there."""
 LEAST_SECONDS = 0.005
@@ -32,6 +36,8 @@ def choose_long_sizes(sizes: Sequence[AtSize], base: AtSize, interpreted: Sequen
     longest: dict[str, AtSize] = {}
     for size in sizes:
         if size.one_call or (interpreted and programs_of(interpreted[size.index]) > MAX_PROGRAMS):
+            continue
+        if any(extent < min(LEAST_EXTENT, base.sizes.get(name, extent)) for name, extent in size.sizes.items()):
             continue
         for name, extent in size.sizes.items():
             known = longest[name].sizes[name] if name in longest else 0

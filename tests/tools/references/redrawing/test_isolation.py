@@ -82,7 +82,9 @@ def test_rows_get_offsets_of_a_thousand_to_a_hundred_thousand_times_their_spread
     x = torch.randn(6, 400)
     apply_draw(Draw.OFFSET, [x])
     offsets = [float(row.mean().log10()) for row in x]
-    assert min(offsets) < 3.4 and max(offsets) > 4.4 and all(2.9 < offset < 5.1 for offset in offsets)
+    assert min(offsets) < 3.4
+    assert max(offsets) > 4.4
+    assert all(2.9 < offset < 5.1 for offset in offsets)
     assert len({round(offset, 2) for offset in offsets}) == len(offsets)
 
 
