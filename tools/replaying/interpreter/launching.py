@@ -19,7 +19,7 @@ import numpy as np
 
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt, value
 from kernelwright.tools.hardware.targets import parse_target
-from kernelwright.tools.replaying.interpreter import guarded_memory
+from kernelwright.tools.replaying.interpreter import guarded_memory, open_order
 from kernelwright.tools.replaying.interpreter.arguments import KernelParameters
 from kernelwright.tools.replaying.interpreter.comparisons import data_dependence
 from kernelwright.tools.replaying.interpreter.extents import Extents, TensorTable
@@ -71,6 +71,7 @@ class Interpreted:
     def begin_call(self, shuffle: int) -> None:
         """shuffle: the seed of this call's orders."""
         self._random = Random(shuffle)
+        open_order.begin_call(shuffle)
         self.read_outside = []
 
     def launch(self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 TF32_DROPPED_BITS = 13
+HALF_DOT_STEP = 16
+"""Products that a tensor core adds before it rounds a float16 sum."""
 PARTS: dict[str, tuple[tuple[int, int], ...]] = {
     "bf16x3": ((1, 0), (0, 1)),
     "bf16x6": ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1)),
@@ -42,6 +44,8 @@ def repair_dot() -> None:
             made = _product_in_parts(a.data, b.data, parts) + d.data
             return interpreter.TensorHandle(made.astype(d.data.dtype, copy=False), d.dtype.scalar)
         a, b = (_operand(x, tl, interpreter, str(input_precision)) for x in (a, b))
+        if d.dtype.scalar == tl.float16:
+            return interpreter.TensorHandle(_product_in_half(a.data, b.data, d.data), tl.float16)
         return original(self, a, b, d, input_precision, max_num_imprecise_acc)
 
     interpreter.InterpreterBuilder.create_dot = create_dot
@@ -80,28 +84,6 @@ def repair_index() -> None:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     interpreter._patch_lang_tensor = patch_lang_tensor
-
-
-def repair_scan() -> None:
-    """Running sums and products as exact as a GPU's, which adds in a tree: NumPy adds one after the other, and over a
-    thousand equal numbers the rounding, always to the same side, made honest scans wrong. Summed in float64 and
-    rounded once a number.
-    """
-    from triton.runtime import interpreter
-
-    def exactly(fold: Any) -> Any:
-        def scanned(self: Any, input: Any) -> list[Any]:
-            data = input.handle.data
-            wide = (
-                fold(data.astype(np.float64), axis=self.axis).astype(data.dtype)
-                if data.dtype.kind == "f"
-                else fold(data, axis=self.axis)
-            )
-            return [self.to_tensor(wide, dtype=input.dtype)]
-
-        return scanned
-
-    interpreter.ScanOps.cumsum, interpreter.ScanOps.cumprod = exactly(np.cumsum), exactly(np.cumprod)
 
 
 def repair_arguments_of_extremes() -> None:
@@ -221,6 +203,14 @@ def _product_in_parts(a: np.ndarray, b: np.ndarray, pairs: tuple[tuple[int, int]
     return np.asarray(small + np.matmul(left[0], right[0], dtype=np.float32))
 
 
+def _product_in_half(a: np.ndarray, b: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """A product that a tensor core adds to float16 sums: rounded after each of its steps (mma.m16n8k16)."""
+    for first in range(0, a.shape[-1], HALF_DOT_STEP):
+        step = slice(first, first + HALF_DOT_STEP)
+        sums = (sums + np.matmul(a[..., step], b[..., step, :], dtype=np.float32)).astype(np.float16)
+    return sums
+
+
 def _bf16_parts(values: np.ndarray) -> list[np.ndarray]:
     """Three bf16 numbers, as fp32, whose sum is the value."""
     parts, rest = [], values
@@ -247,7 +237,7 @@ def _tf32(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), rounded, values)
 
 
-REPAIRS = (compute_erf_at_once, repair_dot, repair_splat, repair_index, repair_scan, repair_arguments_of_extremes)
+REPAIRS = (compute_erf_at_once, repair_dot, repair_splat, repair_index, repair_arguments_of_extremes)
 """Repairs of what Triton's interpreter computes otherwise than a GPU."""
 SPEEDUP_PATCHES = (keep_dtypes, forget_overflow, patch_permanently, raise_as_it_is)
 """Changes of Triton's interpreter that give the same answers sooner."""

@@ -54,13 +54,16 @@ class _Way:
 
 
 def install() -> None:
-    """Gives the interpreter `tl.map_elementwise`. After its language has been patched."""
+    """Gives the interpreter `tl.map_elementwise`, and decisions by value lane by lane. After its language has been
+    patched.
+    """
     import triton.language as tl
 
-    truth = tl.tensor.__bool__
-
     def decided(self: Any) -> bool:
-        return _running[-1].decide(vars(self.handle)["data"]) if _running else truth(self)
+        data = vars(self.handle)["data"]
+        if _running:
+            return _running[-1].decide(data)
+        return bool(self.handle.data) if data.size == 1 else True
 
     tl.tensor.__bool__ = decided
     for owner in (tl, tl.core):
@@ -81,11 +84,11 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1, **_: Any) -> Any:
     types = [a.dtype.scalar for a in args for _ in range(pack)]
     columns = [np.ascontiguousarray(array[:, j]) for array in lanes for j in range(pack)]
     tensors = [_block(c, kind) for c, kind in zip(columns, types, strict=True)]
-    results, single = _of_every_lane(getattr(scalar_fn, "fn", scalar_fn), tensors, len(columns[0]))
+    results, single = results_of_lanes(getattr(scalar_fn, "fn", scalar_fn), tensors, len(columns[0]))
     blocks = []
     for number in range(0, len(results), pack):
         parts = results[number : number + pack]
-        data = np.stack([array for array, _ in parts], -1).reshape(shape)
+        data = np.stack([np.broadcast_to(array, columns[0].shape) for array, _ in parts], -1).reshape(shape)
         kind = parts[0][1]
         block = tl.block_type(kind, list(shape)) if shape else kind
         blocks.append(tl.tensor(interpreter.TensorHandle(data, kind), block))
@@ -100,8 +103,12 @@ def _block(data: Any, kind: Any) -> Any:
     return tl.tensor(interpreter.TensorHandle(data, kind), tl.block_type(kind, [len(data)]))
 
 
-def _of_every_lane(function: Callable[..., Any], tensors: Sequence[Any], count: int) -> tuple[list[Any], bool]:
-    """Returns (array, type) of each result, and whether the function gives one alone."""
+def results_of_lanes(function: Callable[..., Any], tensors: Sequence[Any], count: int) -> tuple[list[Any], bool]:
+    """Returns (array, type) of each result of a function that may branch by value, and whether it gives one alone. The
+    arrays are flat where some lanes branch otherwise than others.
+
+    count: lanes, the elements of every tensor.
+    """
     results: list[Any] = []
     single = True
     waiting: list[tuple[bool, ...]] = [()]
@@ -112,6 +119,8 @@ def _of_every_lane(function: Callable[..., Any], tensors: Sequence[Any], count: 
             values = function(*tensors)
         single = not isinstance(values, tuple | list) and type(values).__name__ != "tuple"
         parts = [_array_and_type(v) for v in ([values] if single else values)]
+        if not results and not way.others:
+            return parts, single
         results = results or [(np.zeros(count, array.dtype), kind) for array, kind in parts]
         for (target, _), (array, _) in zip(results, parts, strict=True):
             np.copyto(target, np.broadcast_to(array.reshape(-1), (count,)), where=way.lanes, casting="unsafe")

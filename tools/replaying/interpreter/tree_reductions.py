@@ -1,110 +1,98 @@
-"""`tl.reduce` and `tl.associative_scan` with a combining function of the kernel's own, whole blocks at a time.
+"""`tl.reduce` and `tl.associative_scan`, whole blocks at a time, in an order that a GPU might take.
 
-Triton's interpreter calls that function once for each element. It is associative, so that a GPU combines in a tree;
-here too: a reduction takes neighbours together until one is left, a scan adds what lies 1, 2, 4 ... places before
-(Hillis and Steele, 1986). The order of the operands is kept. A function that decides by a value (`if a > b`) cannot
-take whole blocks, and gets one element after the other.
+Triton's interpreter folds one element after the other, in order, and sums in NumPy's order and precision. Here a
+reduction pairs elements as the seed of the call says (open_order.py): its function has to be associative and to
+commute. A scan keeps the order of its operands, as Triton does: each thread scans the elements that it holds, the
+totals of threads are scanned, and each thread adds the total before it. Every step rounds to the type of the operands:
+a sum of float16 is a sum of float16 numbers. A function that branches by value is evaluated lane by lane
+(scalar_functions.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from kernelwright.tools.replaying.interpreter import open_order
+from kernelwright.tools.replaying.interpreter.folding import Arrays, Combine, folded, running, summed
+from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import narrow, widen
 from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
-
-Arrays = list[Any]
-
-
-class _DecidesByValue(Exception):
-    """A block was asked whether it is true."""
-
-
-_blocks = [0]
-"""How many combinations of whole blocks are going on."""
-
-
-@contextmanager
-def _of_blocks() -> Iterator[None]:
-    _blocks[0] += 1
-    try:
-        yield
-    finally:
-        _blocks[0] -= 1
+from kernelwright.tools.replaying.interpreter.scalar_functions import results_of_lanes
 
 
 def install() -> None:
-    """Replaces the slow ways of the interpreter's reductions and scans. After its language has been patched."""
+    """Replaces the interpreter's reductions and scans. After its language has been patched."""
     import triton.language as tl
     from triton.runtime import interpreter
 
-    slow_reduce, slow_scan = interpreter.ReduceOps.generic_reduce, interpreter.ScanOps.generic_scan
+    numpy_reduction = interpreter.ReduceOps.apply_impl
+    open_ties = (tl.standard._argmax_combine_tie_break_fast, tl.standard._argmin_combine_tie_break_fast)
 
-    def generic_reduce(self: Any, input: Any) -> Any:
-        try:
-            return _reduced(self, input)
-        except (_DecidesByValue, interpreter.InterpreterError) as error:
-            if not _is_decision(error):
-                raise
-            return slow_reduce(self, input)
+    def reduce_impl(self: Any, input: Any) -> Any:
+        if any(self.combine_fn is f for f in open_ties):
+            return _with_open_ties(self, input, numpy_reduction)
+        return numpy_reduction(self, input)
 
-    def generic_scan(self: Any, input: Any) -> Any:
-        try:
-            return _scanned(self, input)
-        except (_DecidesByValue, interpreter.InterpreterError) as error:
-            if not _is_decision(error):
-                raise
-            return slow_scan(self, input)
+    def sum_of(self: Any, input: Any) -> Any:
+        if input.dtype.name == "bf16":
+            return _reduced(self, (input,))[0]
+        return self.to_tensor(summed(input.handle.data, self.axis, self.keep_dims), input.dtype)
 
-    def truth(self: Any) -> bool:
-        if vars(self.handle)["data"].size == 1:
-            return bool(self.handle.data)
-        if _blocks[0]:
-            raise _DecidesByValue
-        return True
-
-    interpreter.ReduceOps.generic_reduce, interpreter.ScanOps.generic_scan = generic_reduce, generic_scan
-    tl.tensor.__bool__ = truth
+    interpreter.ReduceOps.apply_impl, interpreter.ReduceOps.sum = reduce_impl, sum_of
+    interpreter.ReduceOps.generic_reduce = _reduced
+    interpreter.ScanOps.generic_scan = _scanned
+    interpreter.ScanOps.cumsum = interpreter.ScanOps.cumprod = lambda self, input: _scanned(self, (input,))
     for owner in (tl, tl.core):
         owner.reduce = recorded("reduce", owner.reduce)
         owner.associative_scan = recorded("associative_scan", owner.associative_scan)
     tl.tensor.T = property(recorded("transpose", tl.tensor.T.fget))
 
 
-def _is_decision(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, _DecidesByValue):
-            return True
-        error = error.__cause__
-    return False
+def _with_open_ties(op: Any, given: Sequence[Any], reduction: Callable[..., Any]) -> Any:
+    """The extreme and its index, of equal values that which the seed of the call says. given: values and indices."""
+    values = given[0]
+    order = open_order.current().permutation(values.handle.data.shape[op.axis])
+    permuted = op.to_tensor(np.take(values.handle.data, order, op.axis), values.dtype)
+    extreme, index = reduction(op, (permuted, *given[1:]))
+    index.handle.data = order[index.handle.data].astype(index.handle.data.dtype)
+    return extreme, index
 
 
-def _combined(op: Any, first: Arrays, second: Arrays, like: Sequence[Any]) -> Arrays:
+def _combination(op: Any, like: Sequence[Any]) -> Combine:
     """The combining function on arrays of one shape; gives arrays of that shape and of the inputs' types."""
     import triton.language as tl
 
-    made: Callable[[Any, Any], Any] = op.to_tensor
-    operands = [made(a, t.dtype) for a, t in zip((*first, *second), (*like, *like), strict=True)]
-    with _of_blocks():
-        results = op.combine_fn.fn(*operands)
-    results = results if isinstance(results, tuple) else tuple(results) if isinstance(results, tl.tuple) else (results,)
-    arrays = [r.handle.data if isinstance(r, tl.tensor) else np.asarray(getattr(r, "value", r)) for r in results]
-    return [np.broadcast_to(a, f.shape).astype(f.dtype, copy=False) for a, f in zip(arrays, first, strict=True)]
+    known = {tl.standard._sum_combine: np.add, tl.standard._prod_combine: np.multiply}
+    arithmetic = next((f for combine, f in known.items() if combine is op.combine_fn), None)
+    kind = like[0].dtype
+    if arithmetic is not None and kind.primitive_bitwidth >= (16 if kind.is_floating() else 8):
+        if kind.name == "bf16":
+            return lambda first, second: [narrow(arithmetic(widen(first[0]), widen(second[0])))]
+        return lambda first, second: [arithmetic(first[0], second[0])]
+
+    def combine(first: Arrays, second: Arrays) -> Arrays:
+        operands = [op.to_tensor(a, t.dtype) for a, t in zip((*first, *second), (*like, *like), strict=True)]
+        results, _ = results_of_lanes(op.combine_fn.fn, operands, first[0].size)
+        return [_like(array, f) for (array, _), f in zip(results, first, strict=True)]
+
+    return combine
+
+
+def _like(array: Any, operand: Any) -> Any:
+    """The array with the shape and the type of an operand. Results of lanes that branched are flat."""
+    shaped = array.reshape(operand.shape) if array.size == operand.size else np.broadcast_to(array, operand.shape)
+    return shaped.astype(operand.dtype, copy=False)
 
 
 def _reduced(op: Any, given: Sequence[Any]) -> list[Any]:
     """given: tensors of one shape, whose sizes are powers of two."""
     rank = given[0].handle.data.ndim
     inputs, axis = op.unravel(given, op.axis)
-    arrays = [np.moveaxis(t.handle.data, axis, 0) for t in inputs]
-    while arrays[0].shape[0] > 1:
-        arrays = _combined(op, [a[0::2] for a in arrays], [a[1::2] for a in arrays], inputs)
+    values = folded([np.moveaxis(t.handle.data, axis, 0) for t in inputs], _combination(op, inputs))
     results = []
-    for array, tensor in zip(arrays, inputs, strict=True):
-        value = array[0]
+    for value, tensor in zip(values, inputs, strict=True):
         if op.keep_dims:
             value = value.reshape((1,) * rank) if op.axis is None else np.expand_dims(value, axis)
         results.append(op.to_tensor(value if value.ndim else value.item(), tensor.dtype))
@@ -113,13 +101,7 @@ def _reduced(op: Any, given: Sequence[Any]) -> list[Any]:
 
 def _scanned(op: Any, inputs: Sequence[Any]) -> list[Any]:
     arrays = [np.moveaxis(t.handle.data, op.axis, 0) for t in inputs]
-    count, distance = arrays[0].shape[0], 1
-    where = np.arange(count).reshape((count,) + (1,) * (arrays[0].ndim - 1))
-    while distance < count:
-        before = [np.roll(a, distance, axis=0) for a in arrays]
-        combined = _combined(op, before, arrays, inputs)
-        arrays = [np.where(where >= distance, c, a) for c, a in zip(combined, arrays, strict=True)]
-        distance *= 2
+    arrays = running(arrays, _combination(op, inputs))
     return [
         op.to_tensor(np.ascontiguousarray(np.moveaxis(a, 0, op.axis)), t.dtype)
         for a, t in zip(arrays, inputs, strict=True)

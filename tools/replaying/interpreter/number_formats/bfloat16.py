@@ -90,7 +90,7 @@ def install() -> None:
 
 
 def install_reductions() -> None:
-    """Sums, extremes and running sums of NumPy: in float32, rounded once. After their own repairs."""
+    """Extremes of NumPy, found in float32. After their own repairs."""
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -112,9 +112,7 @@ def install_reductions() -> None:
         bits = narrow(result.handle.data)
         return op.to_tensor(bits if result.type.is_block() else bits.item(), tl.bfloat16)
 
-    for owner, names in ((interpreter.ReduceOps, ("sum", "min_max")), (interpreter.ScanOps, ("cumsum", "cumprod"))):
-        for name in names:
-            setattr(owner, name, over(getattr(owner, name)))
+    interpreter.ReduceOps.min_max = over(interpreter.ReduceOps.min_max)
 
 
 def add_atomically(addresses: Any, lanes: Any, values: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter import guarded_memory
+from kernelwright.tools.replaying.interpreter import folding, guarded_memory
 
 Arrays = Callable[..., Any]
 _PURE_NAMES = """
@@ -175,7 +175,7 @@ def reduction_of(
     from triton.language import standard
 
     functions: dict[Any, Callable[..., Any]] = {
-        standard._sum_combine: np.sum,
+        standard._sum_combine: folding.summed,
         standard._elementwise_max: np.nanmax,
         standard._elementwise_min: np.nanmin,
     }

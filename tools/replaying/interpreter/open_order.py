@@ -1,0 +1,85 @@
+"""Orders of computation that Triton leaves open, drawn from the seed of a call.
+
+A GPU folds a reduction as its layout says: each thread folds the elements that it holds, then threads fold each
+other's results, and neither the pairs nor the order of two operands is promised. Among equal values any may win an
+extreme whose ties are open (`tie_break_left=False`), and any may win several stores to one address. An interpreter
+that always takes the first or the last makes kernels right which are so by luck.
+
+Example: with the pairings [(halves, swapped), (neighbours, in order)], the four elements a, b, c, d of a reduction
+become f(f(c, a), f(d, b)).
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ELEMENTS_OF_A_THREAD = (2, 4, 8)
+"""Elements that one thread of a scan or of a sum folds one after the other, before threads fold each other's."""
+
+
+class Pairing(NamedTuple):
+    """How one level of a reduction pairs its elements."""
+
+    neighbours: bool
+    """Whether elements 2i and 2i + 1 are paired; otherwise elements i and i + count / 2."""
+    swapped: bool
+    """Whether the later element is the first operand."""
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether operands stay in the order of the elements."""
+        return self.neighbours and not self.swapped
+
+
+class OpenOrder:
+    """The choices of one call. Equal counts of elements are folded in equal orders, whatever was folded before."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._pairings: dict[int, tuple[Pairing, ...]] = {}
+        self._permutations: dict[int, Any] = {}
+        self.stores = np.random.default_rng(seed)
+        """Draws the winners of several stores to one address."""
+
+    def _random(self, purpose: str, count: int) -> Random:
+        return Random(f"{self._seed} {purpose} {count}")
+
+    def pairings(self, count: int) -> tuple[Pairing, ...]:
+        """The levels of a reduction of `count` elements, a power of two. One level at least changes the order of the
+        operands, so that a function which does not commute is always seen to.
+        """
+        if count not in self._pairings:
+            random, levels = self._random("pairings", count), count.bit_length() - 1
+            drawn = [Pairing(random.random() < 0.5, random.random() < 0.5) for _ in range(levels)]
+            if all(level.keeps_order for level in drawn[:-1]):
+                drawn[0] = Pairing(neighbours=levels == 1, swapped=True)
+            self._pairings[count] = tuple(drawn)
+        return self._pairings[count]
+
+    def permutation(self, count: int) -> Any:
+        """An order of `count` elements in which the first of equal ones wins."""
+        if count not in self._permutations:
+            order = list(range(count))
+            self._random("ties", count).shuffle(order)
+            self._permutations[count] = np.array(order)
+        return self._permutations[count]
+
+    def thread_elements(self, count: int) -> int:
+        """How many of `count` elements, a power of two, a thread folds by itself."""
+        return min(self._random("threads", count).choice(ELEMENTS_OF_A_THREAD), count)
+
+
+_current = [OpenOrder(0)]
+
+
+def begin_call(seed: int) -> None:
+    """Draws new orders for the call that begins."""
+    _current[0] = OpenOrder(seed)
+
+
+def current() -> OpenOrder:
+    """Returns the orders of the call that is running."""
+    return _current[0]
