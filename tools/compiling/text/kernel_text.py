@@ -133,6 +133,10 @@ class Rebuilt(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._functions)
 
+    def texts(self, key: str) -> list[str]:
+        """Returns the text of a function and of all that it names. Raises KeyError."""
+        return [self._functions[each].text for each in self._closure(key)]
+
     def _closure(self, key: str) -> list[str]:
         """A function and all that it names, itself first. Raises KeyError."""
         found = {key: self._functions[key]}

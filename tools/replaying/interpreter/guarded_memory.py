@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kernelwright.tools.replaying.interpreter import open_order
 from kernelwright.tools.replaying.interpreter.extents import Extents, ReadElements
-from kernelwright.tools.replaying.interpreter.races import Races
+from kernelwright.tools.replaying.interpreter.races import MemoryOrder, Races
 from kernelwright.tools.report import Fault
 
 POISON_BYTE = 0xFF
@@ -44,8 +45,10 @@ class Guard:
     """Lets another program run, where programs run in turns."""
     read_outside: list[str] = field(default_factory=list)
 
-    def load(self, addresses: Any, mask: Any, other: Any, dtype: Any, volatile: bool) -> Any:
-        """The values at the addresses where the mask holds, `other` elsewhere."""
+    def load(self, addresses: Any, mask: Any, other: Any, dtype: Any, volatile: bool, acquires: bool = False) -> Any:
+        """The values at the addresses where the mask holds, `other` elsewhere. volatile: whether other programs are
+        looked for, as by a volatile or an atomic load. acquires: whether it is ordered after what it finds.
+        """
         size = dtype.itemsize
         storage = self._one_storage(addresses, size)
         active = None
@@ -57,13 +60,16 @@ class Guard:
         self._note_read(storage, addresses, mask, size, active)
         if reads:
             reads[-1].note(addresses, mask, size)
-        if volatile and self.races is not None:
-            self._ordered(addresses[mask])
+        if self.races is not None:
+            self._before_reading(storage, addresses, mask, volatile)
         if storage < 0:
             return self._scattered_load(addresses, mask, other, dtype)
         loaded = _loaded(addresses, mask, other, dtype)
-        if self.races is not None and not volatile and self.races.is_written(storage):
-            self._grow_stale(storage, addresses, mask, loaded, dtype)
+        if self.races is None:
+            return loaded
+        stale = self.races.is_written(storage) and self._grow_stale(storage, addresses, mask, loaded, dtype, volatile)
+        if acquires and not stale:
+            self.races.acquire(addresses[mask])
         return loaded
 
     def store(self, addresses: Any, values: Any, mask: Any) -> None:
@@ -87,12 +93,23 @@ class Guard:
             self._let_others_update(active, with_storages)
             _stored(addresses, values, mask)
             self._after_writing(active, with_storages)
-            if active.size == 1:  # a flag, perhaps
-                self.races.release(active)
+            self.races.now.stored_in_parallel |= active.size > 1
 
-    def atomic(self, addresses: Any, mask: Any | None, size: int, operation: Callable[[], Any]) -> Any:
-        """The result of `operation`, which reads and writes `size` bytes at each active address. The program goes on
-        seeing what those wrote that were at the same addresses before it. Raises OutOfBounds.
+    def barrier(self) -> None:
+        """All threads of the program wait for each other."""
+        if self.races is not None:
+            self.races.now.stored_in_parallel = False
+
+    def acquire(self, addresses: Any) -> None:
+        """Orders the program after those that released these addresses."""
+        if self.races is not None:
+            self.races.acquire(addresses.reshape(-1))
+
+    def atomic(
+        self, addresses: Any, mask: Any | None, size: int, order: MemoryOrder, operation: Callable[[], Any]
+    ) -> Any:
+        """The result of `operation`, which reads and writes `size` bytes at each active address. Where it acquires, the
+        program sees what those wrote that released the same addresses before it. Raises OutOfBounds.
         """
         active = addresses.reshape(-1) if mask is None else addresses[mask]
         if not active.size:
@@ -100,13 +117,16 @@ class Guard:
         if reads:
             reads[-1].note(active, slice(None), size)
         if self.races is not None:
-            self._ordered(active)
+            self._let_others_run()
+            if order.acquires:
+                self.races.acquire(active)
             written = self._before_writing(active, size, self._one_storage(active, size))
             result = operation()
             self._after_writing(active, written)
             for one, lanes in written:
                 self.races.updated(one, active if lanes is None else active[lanes])
-            self.races.release(active)
+            if order.releases:
+                self.races.release(active)
             return result
         if self._one_storage(active, size) < 0:
             self._places_to_write(active, size)
@@ -154,16 +174,22 @@ class Guard:
         if self.races is not None:
             for storage in np.unique(places[places >= 0]).tolist():
                 if self.races.is_written(storage):
-                    self._grow_stale(storage, addresses, places == storage, loaded, dtype)
+                    self._grow_stale(storage, addresses, places == storage, loaded, dtype, False)
         return loaded
 
     # ------------------------------------------------------------------ other programs
-    def _ordered(self, active: Any) -> None:
+    def _let_others_run(self) -> None:
         assert self.races is not None
         self.races.wait()
         if self.turn is not None:
             self.turn()
-        self.races.acquire(active)
+
+    def _before_reading(self, storage: int, addresses: Any, mask: Any, volatile: bool) -> None:
+        assert self.races is not None
+        if volatile:
+            self._let_others_run()
+        elif storage >= 0 and self.races.reads_overwritten(storage, addresses[mask]) and self.turn is not None:
+            self.turn()
 
     def _before_writing(self, active: Any, size: int, storage: int) -> list[tuple[int, Any]]:
         """Storages and which of the active addresses lie in each (None: all)."""
@@ -178,9 +204,7 @@ class Guard:
 
     def _let_others_update(self, active: Any, found: list[tuple[int, Any]]) -> None:
         assert self.races is not None
-        meets = [
-            self.races.writes_over_updates(one, active if lanes is None else active[lanes]) for one, lanes in found
-        ]
+        meets = [self.races.meets_others(one, active if lanes is None else active[lanes]) for one, lanes in found]
         if any(meets) and self.turn is not None:
             self.turn()
 
@@ -189,16 +213,20 @@ class Guard:
         for storage, lanes in found:
             self.races.written(storage, active if lanes is None else active[lanes])
 
-    def _grow_stale(self, storage: int, addresses: Any, mask: Any, loaded: Any, dtype: Any) -> None:
+    def _grow_stale(
+        self, storage: int, addresses: Any, mask: Any, loaded: Any, dtype: Any, volatile: bool
+    ) -> bool:  # fmt: skip
         """Puts what was there before the launch into the lanes that another program has written meanwhile, where the
-        seed says so.
+        seed says so. Gives whether it did.
         """
         assert self.races is not None
-        found = self.races.stale(storage, addresses[mask], dtype)
-        if found is not None:
-            lanes, old = found
-            places = np.flatnonzero(mask.reshape(-1))[lanes]
-            loaded.reshape(-1)[places] = old
+        found = self.races.stale(storage, addresses[mask], dtype, volatile)
+        if found is None:
+            return False
+        lanes, old = found
+        places = np.flatnonzero(mask.reshape(-1))[lanes]
+        loaded.reshape(-1)[places] = old
+        return bool(lanes.size)
 
 
 def _poison(dtype: Any) -> Any:
@@ -293,6 +321,14 @@ def install() -> None:
 
     from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import add_atomically
 
+    semantics = interpreter._ir.MEM_SEMANTIC
+
+    def order_of(sem: Any) -> MemoryOrder:
+        return MemoryOrder(
+            acquires=sem in (semantics.ACQUIRE, semantics.ACQUIRE_RELEASE),
+            releases=sem in (semantics.RELEASE, semantics.ACQUIRE_RELEASE),
+        )
+
     builder, handle, np_dtype = interpreter.InterpreterBuilder, interpreter.TensorHandle, interpreter._get_np_dtype
 
     def masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
@@ -307,7 +343,29 @@ def install() -> None:
         addresses, lanes, values = _same_shape(ptrs.data, _boolean(mask.data), value.data)
         current[-1].store(addresses, values, lanes)
 
+    def atomic_load(self: Any, ptr: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        element = ptr.get_element_ty()
+        dtype = np_dtype(element)
+        addresses, lanes, filling = _same_shape(ptr.data, _boolean(mask.data), np.zeros(ptr.data.shape, dtype))
+        acquires = order_of(sem).acquires
+        return handle(current[-1].load(addresses, lanes, filling, dtype, True, acquires), element)
+
+    def atomic_store(self: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        addresses, lanes, values = _same_shape(ptr.data, _boolean(mask.data), val.data)
+        size = values.dtype.itemsize
+        current[-1].atomic(addresses, lanes, size, order_of(sem), lambda: _stored(addresses, values, lanes))
+
+    def atomic_poll(self: Any, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any) -> Any:
+        matched = original_poll(self, ptr, expected, timeout_ns, sem, scope)
+        if order_of(sem).acquires:
+            current[-1].acquire(ptr.data[matched.data])
+        return matched
+
+    def barrier(self: Any) -> None:
+        current[-1].barrier()
+
     adding = interpreter._ir.ATOMIC_OP.FADD
+    original_poll = getattr(builder, "create_atomic_poll", None)
     original_rmw, original_cas = builder.create_atomic_rmw, builder.create_atomic_cas
 
     def atomic_rmw(self: Any, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
@@ -320,15 +378,20 @@ def install() -> None:
                 return handle(add_atomically(addresses, lanes, values), val.dtype.scalar)
             return original_rmw(self, operation, ptr, val, mask, sem, scope)
 
-        return current[-1].atomic(addresses, lanes, size, perform)
+        return current[-1].atomic(addresses, lanes, size, order_of(sem), perform)
 
     def atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
         addresses, _, _ = _same_shape(ptr.data, cmp.data, val.data)
         size = val.data.dtype.itemsize
-        return current[-1].atomic(addresses, None, size, lambda: original_cas(self, ptr, cmp, val, sem, scope))
+        swap = partial(original_cas, self, ptr, cmp, val, sem, scope)
+        return current[-1].atomic(addresses, None, size, order_of(sem), swap)
 
     builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
     builder.create_atomic_rmw, builder.create_atomic_cas = atomic_rmw, atomic_cas
+    builder.create_barrier = barrier
+    if original_poll is not None:  # Triton 3.6 has none of the three
+        builder.create_atomic_load, builder.create_atomic_store = atomic_load, atomic_store
+        builder.create_atomic_poll = atomic_poll
 
 
 def _boolean(mask: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelwright.tools.compiling.text.atomic_results import uses_atomic_results
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt, value
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.replaying.interpreter import guarded_memory, open_order
@@ -99,6 +100,7 @@ class _Kernel:
             raise forged_trace(f"has a constant of a kernel of no known form: {error}") from error
         self._arguments = KernelParameters(self._function, kernel.signature, constants, kernel.fields)
         self._options = _options(kernel)
+        self._uses_atomic_results = any(map(uses_atomic_results, rebuilt.texts(kernel.function)))
         self._in_turns = False
 
     def again(self) -> _Kernel:
@@ -157,7 +159,7 @@ class _Kernel:
         if not self._in_turns:
             if self._run_together(grid, given, random, guard):
                 return
-            guard.races = Races(guard.extents, random, interleaved=False)
+            guard.races = self._races(guard, random, interleaved=False)
             try:
                 self._run_in_order(grid, given, random, guard.races)
                 return
@@ -165,6 +167,9 @@ class _Kernel:
                 guard.races.restore()
                 self._in_turns = True
         self._run_in_turns(grid, given, random, guard)
+
+    def _races(self, guard: Guard, random: Random, *, interleaved: bool) -> Races:
+        return Races(guard.extents, random, interleaved=interleaved, uses_atomic_results=self._uses_atomic_results)
 
     def _run_together(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> bool:
         """Many programs at a time; whether they could be. Where not, memory and `random` are as they were before."""
@@ -211,7 +216,7 @@ class _Kernel:
     def _run_in_turns(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> None:
         builder = _builder()
         builder.grid_dim = grid
-        guard.races = races = Races(guard.extents, random, interleaved=True)
+        guard.races = races = self._races(guard, random, interleaved=True)
 
         def enter(program: Program) -> None:
             builder.grid_idx = program.place

@@ -3,15 +3,21 @@
 The interpreter runs one program after the other, so that a read always finds every earlier write. On a GPU programs run
 at the same time, and a read that no atomic operation orders after another program's write may find what was there
 before the launch. Here it finds either, by the seed of the call: a kernel that relies on the order of its programs
-comes out wrong. Orders are tracked as a race detector does it (happens-before, by segments between atomic operations).
+comes out wrong. Orders are tracked as a race detector does it (happens-before, by segments between atomic operations):
+an atomic operation that releases ends a segment, and one that acquires at the same address is ordered after it.
+Relaxed operations, volatile accesses and plain stores order nothing, as on a GPU.
+
+Example: a program stores a sum, then sets a flag with `atomic_xchg(flag, 1, sem="release")`. Another one that finds the
+flag by `atomic_add(flag, 0, sem="acquire")` sees the sum; by a volatile load it sees the sum or what lay there before.
 """
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +46,17 @@ class Program:
     """A bit for every segment whose writes it sees."""
     waits: int = 0
     """Atomic operations and volatile loads so far."""
+    observed: set[int] = field(default_factory=set)
+    """Addresses at which a volatile load has found another program's write: it finds nothing older there again."""
+    stored_in_parallel: bool = False
+    """Whether several of its threads have stored since its last barrier."""
+
+
+class MemoryOrder(NamedTuple):
+    """What an atomic operation orders."""
+
+    acquires: bool
+    releases: bool
 
 
 class Shadow:
@@ -74,8 +91,12 @@ class Shadow:
 class Races:
     """The programs of one launch. Storages are numbered as in its Extents."""
 
-    def __init__(self, extents: Extents, random: Random, *, interleaved: bool) -> None:
+    def __init__(
+        self, extents: Extents, random: Random, *, interleaved: bool, uses_atomic_results: bool = False
+    ) -> None:
+        """uses_atomic_results: whether programs act upon what atomic operations return."""
         self._extents, self._random, self._interleaved = extents, random, interleaved
+        self._uses_atomic_results = uses_atomic_results
         self._shadows: dict[int, Shadow] = {}
         self._owners = [-1]
         """The number of the program of each segment; segment 0 has none."""
@@ -86,6 +107,12 @@ class Races:
         """For each storage, which program, from 1, was the last to touch an element by an atomic operation."""
         self._contended: set[int] = set()
         """Storages of which several programs have touched an element so."""
+        self._overwritten: set[int] = set()
+        """Storages in which a program has stored over what another one stored, and nothing orders the two."""
+        self._released_in_parallel: set[int] = set()
+        """Segments that ended with a release, without a barrier behind the stores of several threads."""
+        self.hands_on_without_barrier = False
+        """Whether a program has read what another one handed on so."""
 
     def begin(self, program: Program) -> None:
         """Makes this program the current one, in a segment of its own."""
@@ -122,27 +149,52 @@ class Races:
         before = updaters[elements]
         if before not in (0, own) if type(elements) is int else bool(((before != 0) & (before != own)).any()):
             self._contended.add(storage)
+            if self._uses_atomic_results:
+                self._require_interleaving()
         updaters[elements] = own
 
-    def writes_over_updates(self, storage: int, addresses: Any) -> bool:
-        """Whether a plain store goes where several programs meet by atomic operations: what comes between such an
-        operation and the store is lost, which programs that run one after the other do not show. Raises
-        NeedsInterleaving where they do.
-        """
-        if (
-            storage not in self._contended
-            or not self._updaters[storage][self._shadows[storage].places(addresses)].any()
-        ):
-            return False
+    def _require_interleaving(self) -> None:
         if not self._interleaved:
             raise NeedsInterleaving
+
+    def meets_others(self, storage: int, addresses: Any) -> bool:
+        """Whether another program may come in just before a plain store to a storage that is written: where several
+        programs meet by atomic operations, or where another one has stored and nothing orders the two. Raises
+        NeedsInterleaving where programs run one after the other, which does not show what is lost in the first case.
+        """
+        places = self._shadows[storage].places(addresses)
+        if storage in self._contended and self._updaters[storage][places].any():
+            self._require_interleaving()
+            return True
+        if not self._hidden(self._shadows[storage].writers[places]):
+            return False
+        self._overwritten.add(storage)
         return True
+
+    def reads_overwritten(self, storage: int, addresses: Any) -> bool:
+        """Whether a plain load reads where programs store over each other's values: another one may come in before it.
+        Raises NeedsInterleaving where programs run one after the other.
+        """
+        if storage not in self._overwritten:
+            return False
+        shadow = self._shadows[storage]
+        if not shadow.writers[shadow.places(addresses)].any():
+            return False
+        self._require_interleaving()
+        return True
+
+    def _hidden(self, writers: Any) -> list[int]:
+        """The segments among the writers that the current program need not see."""
+        foreign = (writers != 0) & (writers != self.now.segment)
+        if not foreign.any():
+            return []
+        return [s for s in np.unique(writers[foreign]).tolist() if not self.now.sees >> s & 1]
 
     def is_written(self, storage: int) -> bool:
         """Whether the launch has written to the storage, or is about to."""
         return storage in self._shadows
 
-    def stale(self, storage: int, addresses: Any, dtype: Any) -> tuple[Any, Any] | None:
+    def stale(self, storage: int, addresses: Any, dtype: Any, volatile: bool) -> tuple[Any, Any] | None:
         """Which of the active addresses hold a write that the current program need not see, and what lay there before;
         None where it sees everything.
         """
@@ -151,19 +203,29 @@ class Races:
         foreign = (writers != 0) & (writers != self.now.segment)
         if not foreign.any():
             return None
-        segments = np.unique(writers[foreign]).tolist()
-        hidden = [s for s in segments if not self.now.sees >> s & 1]
-        if len(hidden) < len(segments) and not self._interleaved:
-            self._check_alone([s for s in segments if self.now.sees >> s & 1])
-        if not hidden or self._random.random() < 0.5:
+        hidden = self._hidden(writers)
+        self._handed_on([s for s in np.unique(writers[foreign]).tolist() if s not in hidden])
+        if not hidden:
             return None
-        lanes = np.flatnonzero(np.isin(writers, hidden))
+        unseen = np.isin(writers, hidden)
+        if volatile:
+            self._require_interleaving()
+            unseen &= ~np.isin(addresses, list(self.now.observed))
+        if self._random.random() < 0.5:
+            if volatile:
+                self.now.observed.update(addresses[unseen].tolist())
+            return None
+        lanes = np.flatnonzero(unseen)
         return lanes, shadow.old(addresses[lanes], dtype)
 
-    def _check_alone(self, seen: list[int]) -> None:
-        """Memory that another program has handed on is right only if it is so in every order."""
-        if any(self._owners[s] != self.now.number for s in seen):
-            raise NeedsInterleaving
+    def _handed_on(self, seen: Sequence[int]) -> None:
+        """Notes a read of what these segments wrote, which the current program is ordered after. What another program
+        has handed on is right only if it is so in every order.
+        """
+        others = [s for s in seen if self._owners[s] != self.now.number]
+        if others:
+            self._require_interleaving()
+            self.hands_on_without_barrier |= not self._released_in_parallel.isdisjoint(others)
 
     def restore(self) -> None:
         """Puts every storage back to what it was before the launch."""
@@ -188,4 +250,6 @@ class Races:
         if addresses.size <= MAX_SYNCHRONISING_ADDRESSES:
             for address in addresses.tolist():
                 self._released[address] = self._released.get(address, 0) | self.now.sees
+            if self.now.stored_in_parallel:
+                self._released_in_parallel.add(self.now.segment)
             self._new_segment()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
-from kernelwright.tools.replaying.interpreter.races import MAX_SPINS, NeedsInterleaving, Races
+from kernelwright.tools.replaying.interpreter.races import MAX_SPINS, MemoryOrder, NeedsInterleaving, Races
 
 MAX_REMEMBERED_READS = 8 << 20
 """Addresses that were read and are remembered."""
@@ -51,7 +51,7 @@ class BatchGuard(Guard):
     _noted: int = 0
     _waits: int = 0
 
-    def load(self, addresses: Any, mask: Any, other: Any, dtype: Any, volatile: bool) -> Any:
+    def load(self, addresses: Any, mask: Any, other: Any, dtype: Any, volatile: bool, acquires: bool = False) -> Any:
         """Does what `Guard.load` does, for one program or for several."""
         if volatile:
             self._meets()
@@ -76,7 +76,9 @@ class BatchGuard(Guard):
             self._claim(one, elements, numbers if np.ndim(numbers) == 0 else numbers[lanes])
         super().store(addresses, values, mask)
 
-    def atomic(self, addresses: Any, mask: Any | None, size: int, operation: Callable[[], Any]) -> Any:
+    def atomic(
+        self, addresses: Any, mask: Any | None, size: int, order: MemoryOrder, operation: Callable[[], Any]
+    ) -> Any:
         """Does what `Guard.atomic` does. Programs that meet so run one after the other, later."""
         active = addresses.reshape(-1) if mask is None else addresses[mask]
         if not active.size:
@@ -84,7 +86,7 @@ class BatchGuard(Guard):
         self._meets()
         for storage in np.unique(self._places_to_write(active, size)).tolist():
             self.writes.before_write(storage, size)  # all of it is taken back
-        return super().atomic(addresses, mask, size, operation)
+        return super().atomic(addresses, mask, size, order, operation)
 
     @property
     def writes(self) -> Races:

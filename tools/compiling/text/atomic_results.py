@@ -1,0 +1,29 @@
+"""Whether a kernel uses what its atomic operations return: then the order of its programs decides what it does."""
+
+from __future__ import annotations
+
+import ast
+import functools
+
+from kernelwright.tools.parsing import parse_module
+
+ORDER_FREE = ("atomic_load", "atomic_store", "atomic_poll")
+"""Accesses that are followed as loads and stores."""
+
+
+@functools.lru_cache(maxsize=256)
+def uses_atomic_results(text: str) -> bool:
+    """Whether some `atomic_add`, `atomic_cas` and so on is more than a statement of its own. A text that cannot be
+    parsed counts as one that does.
+    """
+    try:
+        tree = parse_module(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    unused = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and id(node) not in unused)
+    return any(_name(call.func).startswith("atomic_") and _name(call.func) not in ORDER_FREE for call in calls)
+
+
+def _name(function: ast.expr) -> str:
+    return str(getattr(function, "attr", "") or getattr(function, "id", ""))
