@@ -65,6 +65,8 @@ class Evidence:
         self.checks += checks.checks
         if checks.notes and not any(note.startswith("right, and ") for note in self.notes):
             self.notes.append(checks.notes[0])
+        if checks.undecided and checks.undecided not in self.notes:
+            self.notes.append(checks.undecided)
 
 
 @contextlib.contextmanager

@@ -80,6 +80,8 @@ class SizeChecks:
         self._on_gpu = buffers.device != "cpu"
         self.watched: Watched | None = None
         self.watched_draw: ExpectedOutputs | None = None
+        self.undecided = ""
+        """What a GPU may do otherwise than the calls so far, which an interpreter cannot decide."""
 
     @property
     def trace(self) -> Trace:
@@ -112,6 +114,8 @@ class SizeChecks:
         got, reply = self.calls.call(expected, poison, shuffle, watch=watch)
         if watch:
             self.watched, self.watched_draw = reply.watched, expected
+        if reply.undecided:
+            self.undecided = clean_text(reply.undecided, 300)
         check_form(reply, self.trace, self.prepared, self.calls.returned(expected))
         self.check_side_effects(reply, expected)
         noted = len(self.checks), len(self._tolerances)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.tools.compiling.text.address_overflow import overflow_failure
 from kernelwright.tools.coverage_results.comparison_coverage import Coverage
 from kernelwright.tools.judging.compile_report import late_kernel
 from kernelwright.tools.judging.examination import Evidence, Examination
@@ -112,6 +113,8 @@ class Verdict:
         spare = [size for size in others if size.spare]
         others = [size for size in others if not size.spare]
         try:
+            if self._judge.device == "cpu":  # on a GPU the problem's own size shows it
+                self._require_addresses_that_fit()
             thorough = self._thorough_size(others)
             interpreted = self._candidate.traced.traces if self._judge.device == "cpu" else ()
             self._long = choose_long_sizes([s for s in others if s is not thorough], base, interpreted)
@@ -136,6 +139,11 @@ class Verdict:
         except NeedsGpu as needs:
             self._needs_gpu = needs.reason
         return None
+
+    def _require_addresses_that_fit(self) -> None:
+        """Raises Failed where addresses wrap in 32 bits at the problem's own size, which is not run without a GPU."""
+        if failure := overflow_failure(self._candidate.traced, self._evidence.notes):
+            raise Failed(failure)
 
     def _require_fixed_reference(self, failed: Failed) -> None:
         """Raises ProblemError where a reference that is random explains the failure: two of its own answers differ, so

@@ -41,6 +41,10 @@ MAX_RECORDS = 64
 """Forms of arguments of one kernel that are told apart."""
 MAX_PROGRAMS_AT_ONCE = 1 << 14
 """Programs whose places in the grid are worked out together."""
+WITHOUT_BARRIER = (
+    "an atomic operation hands on what several threads stored, and no tl.debug_barrier() lies between: "
+    "whether another program sees it is not decided without a GPU"
+)
 MAX_KNOWN_KERNELS = 64
 """Kernels of one candidate that are kept for its later traces."""
 
@@ -61,6 +65,8 @@ class Interpreted:
         self._kernels = {key: self._kernel(kernel, rebuilt) for key, kernel in kernels.items()}
         self._random = Random(0)
         self.read_outside: list[str] = []
+        self.undecided: set[str] = set()
+        """What its launches do that a GPU may do otherwise."""
 
     def _kernel(self, kernel: Kernel, rebuilt: Rebuilt) -> _Kernel:
         form = repr(kernel.with_(attributes=()))  # what divides an argument is told to compilers alone
@@ -73,7 +79,7 @@ class Interpreted:
         """shuffle: the seed of this call's orders."""
         self._random = Random(shuffle)
         open_order.begin_call(shuffle)
-        self.read_outside = []
+        self.read_outside, self.undecided = [], set()
 
     def launch(self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table) -> None:
         """Runs every program of the grid.
@@ -84,7 +90,8 @@ class Interpreted:
             raise forged_trace("launches a kernel that is not there")
         if min(grid) < 0:
             raise forged_trace("launches a grid of fewer than no programs")
-        kernel.launch(grid, args, table, self._random, self.read_outside)
+        if kernel.launch(grid, args, table, self._random, self.read_outside):
+            self.undecided.add(f"{kernel.name}: {WITHOUT_BARRIER}")
 
 
 class _Kernel:
@@ -93,7 +100,7 @@ class _Kernel:
     def __init__(self, kernel: Kernel, rebuilt: Rebuilt) -> None:
         self._records: dict[Any, Programs] = {}
         self._function = rebuilt[kernel.function].fn
-        self._name = str(self._function.__name__)
+        self.name = str(self._function.__name__)
         try:
             constants = {tuple(path): value(form, rebuilt) for path, form in kernel.constants}
         except ValueError as error:
@@ -112,15 +119,17 @@ class _Kernel:
 
     def launch(
         self, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table, random: Random, noted: list[str]
-    ) -> None:
-        """Runs all programs of one launch. Raises Failed where one of them does something wrong."""
+    ) -> bool:
+        """Runs all programs of one launch. Gives whether one of them reads what several threads of another one stored,
+        handed on without a barrier. Raises Failed where one of them does something wrong.
+        """
         given = self._arguments.values(args)
         data_dependence.mark_arguments(given.values())
         programs = math.prod(grid)
         if not programs:
-            return
+            return False
         extents = table.extents() if isinstance(table, TensorTable) else Extents(table.values())
-        guard = Guard(extents, self._name)
+        guard = Guard(extents, self.name)
         guarded_memory.current.append(guard)
         _builder().options = self._options
         try:
@@ -131,6 +140,7 @@ class _Kernel:
         finally:
             guarded_memory.current.pop()
             noted.extend(guard.read_outside[:1])
+        return guard.races is not None and guard.races.hands_on_without_barrier
 
     def _run_one(self, grid: tuple[int, int, int], given: dict[str, Any]) -> None:
         builder = _builder()
@@ -189,7 +199,7 @@ class _Kernel:
             if record.apart:
                 return False
             followed, state = record.follows_elements, random.getstate()
-            together = BatchGuard(guard.extents, self._name, element_by_element=followed)
+            together = BatchGuard(guard.extents, self.name, element_by_element=followed)
             guarded_memory.current.append(together)
             try:
                 with np.errstate(all="ignore"):

@@ -109,8 +109,14 @@ class OnCpu:
         """Does nothing: nothing runs in the background."""
 
     def noted(self) -> dict[str, Any]:
-        """Where kernels read outside of tensors, in at most 300 characters. A write outside ends the call at once."""
-        return {"written_outside": "", "read_outside": "; ".join(sorted(set(self._kernels.read_outside)))[:300]}
+        """Where kernels read outside of tensors, and what cannot be decided, in at most 300 characters each. A write
+        outside ends the call at once.
+        """
+        return {
+            "written_outside": "",
+            "read_outside": "; ".join(sorted(set(self._kernels.read_outside)))[:300],
+            "undecided": "; ".join(sorted(self._kernels.undecided))[:300],
+        }
 
     def explained(self, error: BaseException, failure: Failure) -> tuple[Failure, bool]:
         """The failure as it is: no fault of a kernel ends this process."""
