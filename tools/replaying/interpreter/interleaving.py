@@ -18,6 +18,12 @@ TURNS_WITHOUT_AN_END = 200
 """Turns for each program that is begun, without one of them coming to its end, after which one more is begun."""
 
 
+MAX_TURNS = 2_000
+"""Turns of one launch after which its programs go on one after the other, and others begin only where one waits: a
+chain of thousands of programs spends most turns waiting.
+"""
+
+
 class Stopped(BaseException):
     """Another program of the launch has failed."""
 
@@ -48,7 +54,7 @@ class Interleaving:
         self._finished = threading.Event()
         self._error: BaseException | None = None
         self._exhausted = False
-        self._idle_turns = 0
+        self._idle_turns = self._turns = 0
 
     def run_all(self) -> None:
         """Raises what the first failing program raised."""
@@ -61,6 +67,7 @@ class Interleaving:
 
     def turn(self) -> None:
         """Called by the program that runs: perhaps another one goes on instead."""
+        self._turns += 1
         self._idle_turns += 1
         if (
             self._idle_turns > TURNS_WITHOUT_AN_END * len(self._runners)
@@ -99,6 +106,8 @@ class Interleaving:
                 self._races.begin(program)
                 self._run(program)
                 self._idle_turns = 0
+                if self._turns > MAX_TURNS and len(self._runners) > 1:
+                    break
         except Stopped:
             pass
         except BaseException as error:
