@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter import open_order
 from kernelwright.tools.replaying.interpreter.extents import Extents, ReadElements
+from kernelwright.tools.replaying.interpreter.open_choices import store_winners
 from kernelwright.tools.replaying.interpreter.races import MemoryOrder, Races
 from kernelwright.tools.report import Fault
 
@@ -253,29 +253,7 @@ def _stored(addresses: Any, values: Any, mask: Any) -> None:
     if _is_sparse(mask):
         addresses, values, mask = addresses[mask], values[mask], mask[mask]
     _memory().store(addresses, values, mask)
-    if addresses.size > 1 and not _ascend(addresses):
-        _let_others_win(addresses, values, mask)
-
-
-def _ascend(addresses: Any) -> bool:
-    """Whether the addresses are in order, each there once."""
-    flat = addresses.reshape(-1)
-    return bool((flat[1:] > flat[:-1]).all())
-
-
-def _let_others_win(addresses: Any, values: Any, mask: Any) -> None:
-    """Stores some of the values again that were overwritten by another lane's."""
-    stored = _memory().load(addresses, mask, values, values.dtype)
-    lost = np.flatnonzero(_bits(stored) != _bits(values))
-    if lost.size:
-        draws = open_order.current().stores
-        again = draws.permutation(lost)[: draws.integers(lost.size + 1)]
-        lanes = np.broadcast_to(np.True_, again.shape)
-        _memory().store(addresses.reshape(-1)[again], values.reshape(-1)[again], lanes)
-
-
-def _bits(values: Any) -> Any:
-    return np.ascontiguousarray(values).reshape(-1).view(f"u{values.dtype.itemsize}")
+    store_winners.let_others_win(_memory(), addresses, values, mask)
 
 
 def _is_sparse(mask: Any) -> bool:

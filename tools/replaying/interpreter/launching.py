@@ -20,13 +20,14 @@ import numpy as np
 from kernelwright.tools.compiling.text.atomic_results import uses_atomic_results
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt, value
 from kernelwright.tools.hardware.targets import parse_target
-from kernelwright.tools.replaying.interpreter import guarded_memory, open_order
+from kernelwright.tools.replaying.interpreter import guarded_memory
 from kernelwright.tools.replaying.interpreter.arguments import KernelParameters
 from kernelwright.tools.replaying.interpreter.comparisons import data_dependence
 from kernelwright.tools.replaying.interpreter.extents import Extents, TensorTable
 from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
 from kernelwright.tools.replaying.interpreter.interleaving import Interleaving
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
+from kernelwright.tools.replaying.interpreter.open_choices import open_order
 from kernelwright.tools.replaying.interpreter.races import NeedsInterleaving, Program, Races
 from kernelwright.tools.replaying.interpreter.recording.batch_guard import BatchGuard
 from kernelwright.tools.replaying.interpreter.recording.batches import MIN_BATCHED_PROGRAMS, Batches
@@ -288,11 +289,12 @@ def install() -> None:
     second time it does nothing.
     """
     from kernelwright.tools.compiling.text import dynamic_values, vocabulary
-    from kernelwright.tools.replaying.interpreter import language_speedups, scalar_functions, tree_reductions
+    from kernelwright.tools.replaying.interpreter import language_speedups, scalar_functions
     from kernelwright.tools.replaying.interpreter import repairs as interpreter_repairs
     from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
     from kernelwright.tools.replaying.interpreter.number_formats import bfloat16 as interpreter_bf16
     from kernelwright.tools.replaying.interpreter.number_formats import float8 as interpreter_float8
+    from kernelwright.tools.replaying.interpreter.open_choices import tree_reductions
     from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
 
     if _installed:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter import folding, guarded_memory
+from kernelwright.tools.replaying.interpreter import guarded_memory
+from kernelwright.tools.replaying.interpreter.open_choices import folding
 
 Arrays = Callable[..., Any]
 _PURE_NAMES = """

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter import open_order
+from kernelwright.tools.replaying.interpreter.open_choices import open_order
 
 Arrays = list[Any]
 Combine = Callable[[Arrays, Arrays], Arrays]

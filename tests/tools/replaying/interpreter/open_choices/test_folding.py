@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kernelwright.tools.compiling.text.atomic_results import uses_atomic_results
-from kernelwright.tools.replaying.interpreter import open_order
-from kernelwright.tools.replaying.interpreter.folding import folded, running, summed
+from kernelwright.tools.replaying.interpreter.open_choices import open_order
+from kernelwright.tools.replaying.interpreter.open_choices.folding import folded, running, summed
 
 SEEDS = range(20)
 

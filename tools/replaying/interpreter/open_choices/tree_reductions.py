@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter import open_order
-from kernelwright.tools.replaying.interpreter.folding import Arrays, Combine, folded, running, summed
 from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import narrow, widen
+from kernelwright.tools.replaying.interpreter.open_choices import open_order
+from kernelwright.tools.replaying.interpreter.open_choices.folding import Arrays, Combine, folded, running, summed
 from kernelwright.tools.replaying.interpreter.recording.watched_language import recorded
 from kernelwright.tools.replaying.interpreter.scalar_functions import results_of_lanes
 

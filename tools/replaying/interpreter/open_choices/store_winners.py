@@ -1,0 +1,33 @@
+"""Which of several lanes that store to one address wins, chosen from the seed of the call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelwright.tools.replaying.interpreter.open_choices import open_order
+
+
+def let_others_win(memory: Any, addresses: Any, values: Any, mask: Any) -> None:
+    """Stores some of the values again that another lane has overwritten. memory: Triton's own loads and stores."""
+    if addresses.size < 2 or _ascend(addresses):
+        return
+    stored = memory.load(addresses, mask, values, values.dtype)
+    lost = np.flatnonzero(_bits(stored) != _bits(values))
+    if not lost.size:
+        return
+    draws = open_order.current().stores
+    again = draws.permutation(lost)[: draws.integers(lost.size + 1)]
+    lanes = np.broadcast_to(np.True_, again.shape)
+    memory.store(addresses.reshape(-1)[again], values.reshape(-1)[again], lanes)
+
+
+def _ascend(addresses: Any) -> bool:
+    """Whether the addresses are in order, each there once."""
+    flat = addresses.reshape(-1)
+    return bool((flat[1:] > flat[:-1]).all())
+
+
+def _bits(values: Any) -> Any:
+    return np.ascontiguousarray(values).reshape(-1).view(f"u{values.dtype.itemsize}")
