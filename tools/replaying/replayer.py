@@ -93,8 +93,7 @@ class Reply(Value):
     """What was written beside a tensor, where that did not end the call; empty where nothing was."""
     read_outside: str = ""
     """What was read beside a tensor. It found poison."""
-    undecided: str = ""
-    """What a GPU may do otherwise and an interpreter cannot decide."""
+    undecided: str = ""  # what a GPU may do otherwise, and an interpreter cannot decide
     watched: Watched | None = None
     """What was seen of a call that was watched."""
 

@@ -297,16 +297,6 @@ def install() -> None:
     """Replaces what touches memory in the interpreter's builder. Once in a process."""
     from triton.runtime import interpreter
 
-    from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import add_atomically
-
-    semantics = interpreter._ir.MEM_SEMANTIC
-
-    def order_of(sem: Any) -> MemoryOrder:
-        return MemoryOrder(
-            acquires=sem in (semantics.ACQUIRE, semantics.ACQUIRE_RELEASE),
-            releases=sem in (semantics.RELEASE, semantics.ACQUIRE_RELEASE),
-        )
-
     builder, handle, np_dtype = interpreter.InterpreterBuilder, interpreter.TensorHandle, interpreter._get_np_dtype
 
     def masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
@@ -321,29 +311,33 @@ def install() -> None:
         addresses, lanes, values = _same_shape(ptrs.data, _boolean(mask.data), value.data)
         current[-1].store(addresses, values, lanes)
 
-    def atomic_load(self: Any, ptr: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        element = ptr.get_element_ty()
-        dtype = np_dtype(element)
-        addresses, lanes, filling = _same_shape(ptr.data, _boolean(mask.data), np.zeros(ptr.data.shape, dtype))
-        acquires = order_of(sem).acquires
-        return handle(current[-1].load(addresses, lanes, filling, dtype, True, acquires), element)
-
-    def atomic_store(self: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        addresses, lanes, values = _same_shape(ptr.data, _boolean(mask.data), val.data)
-        size = values.dtype.itemsize
-        current[-1].atomic(addresses, lanes, size, order_of(sem), lambda: _stored(addresses, values, lanes))
-
-    def atomic_poll(self: Any, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any) -> Any:
-        matched = original_poll(self, ptr, expected, timeout_ns, sem, scope)
-        if order_of(sem).acquires:
-            current[-1].acquire(ptr.data[matched.data])
-        return matched
-
     def barrier(self: Any) -> None:
         current[-1].barrier()
 
+    builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
+    builder.create_barrier = barrier
+    _install_atomic_updates()
+    if hasattr(builder, "create_atomic_poll"):  # Triton 3.6 has none of the three
+        _install_atomic_accesses()
+
+
+def _order(sem: Any) -> MemoryOrder:
+    from triton.runtime.interpreter import _ir
+
+    both = _ir.MEM_SEMANTIC.ACQUIRE_RELEASE
+    return MemoryOrder(
+        acquires=sem in (_ir.MEM_SEMANTIC.ACQUIRE, both), releases=sem in (_ir.MEM_SEMANTIC.RELEASE, both)
+    )
+
+
+def _install_atomic_updates() -> None:
+    """`tl.atomic_add` and its like, and `tl.atomic_cas`."""
+    from triton.runtime import interpreter
+
+    from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import add_atomically
+
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
     adding = interpreter._ir.ATOMIC_OP.FADD
-    original_poll = getattr(builder, "create_atomic_poll", None)
     original_rmw, original_cas = builder.create_atomic_rmw, builder.create_atomic_cas
 
     def atomic_rmw(self: Any, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
@@ -356,20 +350,44 @@ def install() -> None:
                 return handle(add_atomically(addresses, lanes, values), val.dtype.scalar)
             return original_rmw(self, operation, ptr, val, mask, sem, scope)
 
-        return current[-1].atomic(addresses, lanes, size, order_of(sem), perform)
+        return current[-1].atomic(addresses, lanes, size, _order(sem), perform)
 
     def atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
         addresses, _, _ = _same_shape(ptr.data, cmp.data, val.data)
         size = val.data.dtype.itemsize
         swap = partial(original_cas, self, ptr, cmp, val, sem, scope)
-        return current[-1].atomic(addresses, None, size, order_of(sem), swap)
+        return current[-1].atomic(addresses, None, size, _order(sem), swap)
 
-    builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
     builder.create_atomic_rmw, builder.create_atomic_cas = atomic_rmw, atomic_cas
-    builder.create_barrier = barrier
-    if original_poll is not None:  # Triton 3.6 has none of the three
-        builder.create_atomic_load, builder.create_atomic_store = atomic_load, atomic_store
-        builder.create_atomic_poll = atomic_poll
+
+
+def _install_atomic_accesses() -> None:
+    """`tl.atomic_load`, `tl.atomic_store` and `tl.atomic_poll`."""
+    from triton.runtime import interpreter
+
+    builder, handle, np_dtype = interpreter.InterpreterBuilder, interpreter.TensorHandle, interpreter._get_np_dtype
+    original_poll = builder.create_atomic_poll
+
+    def atomic_load(self: Any, ptr: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        element = ptr.get_element_ty()
+        dtype = np_dtype(element)
+        addresses, lanes, filling = _same_shape(ptr.data, _boolean(mask.data), np.zeros(ptr.data.shape, dtype))
+        acquires = _order(sem).acquires
+        return handle(current[-1].load(addresses, lanes, filling, dtype, True, acquires), element)
+
+    def atomic_store(self: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        addresses, lanes, values = _same_shape(ptr.data, _boolean(mask.data), val.data)
+        size = values.dtype.itemsize
+        current[-1].atomic(addresses, lanes, size, _order(sem), lambda: _stored(addresses, values, lanes))
+
+    def atomic_poll(self: Any, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any) -> Any:
+        matched = original_poll(self, ptr, expected, timeout_ns, sem, scope)
+        if _order(sem).acquires:
+            current[-1].acquire(ptr.data[matched.data])
+        return matched
+
+    builder.create_atomic_load, builder.create_atomic_store = atomic_load, atomic_store
+    builder.create_atomic_poll = atomic_poll
 
 
 def _boolean(mask: Any) -> Any:
