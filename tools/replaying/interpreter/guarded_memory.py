@@ -321,15 +321,6 @@ def install() -> None:
         _install_atomic_accesses()
 
 
-def _order(sem: Any) -> MemoryOrder:
-    from triton.runtime.interpreter import _ir
-
-    both = _ir.MEM_SEMANTIC.ACQUIRE_RELEASE
-    return MemoryOrder(
-        acquires=sem in (_ir.MEM_SEMANTIC.ACQUIRE, both), releases=sem in (_ir.MEM_SEMANTIC.RELEASE, both)
-    )
-
-
 def _install_atomic_updates() -> None:
     """`tl.atomic_add` and its like, and `tl.atomic_cas`."""
     from triton.runtime import interpreter
@@ -350,13 +341,13 @@ def _install_atomic_updates() -> None:
                 return handle(add_atomically(addresses, lanes, values), val.dtype.scalar)
             return original_rmw(self, operation, ptr, val, mask, sem, scope)
 
-        return current[-1].atomic(addresses, lanes, size, _order(sem), perform)
+        return current[-1].atomic(addresses, lanes, size, MemoryOrder.of(sem), perform)
 
     def atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
         addresses, _, _ = _same_shape(ptr.data, cmp.data, val.data)
         size = val.data.dtype.itemsize
         swap = partial(original_cas, self, ptr, cmp, val, sem, scope)
-        return current[-1].atomic(addresses, None, size, _order(sem), swap)
+        return current[-1].atomic(addresses, None, size, MemoryOrder.of(sem), swap)
 
     builder.create_atomic_rmw, builder.create_atomic_cas = atomic_rmw, atomic_cas
 
@@ -372,17 +363,17 @@ def _install_atomic_accesses() -> None:
         element = ptr.get_element_ty()
         dtype = np_dtype(element)
         addresses, lanes, filling = _same_shape(ptr.data, _boolean(mask.data), np.zeros(ptr.data.shape, dtype))
-        acquires = _order(sem).acquires
+        acquires = MemoryOrder.of(sem).acquires
         return handle(current[-1].load(addresses, lanes, filling, dtype, True, acquires), element)
 
     def atomic_store(self: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
         addresses, lanes, values = _same_shape(ptr.data, _boolean(mask.data), val.data)
         size = values.dtype.itemsize
-        current[-1].atomic(addresses, lanes, size, _order(sem), lambda: _stored(addresses, values, lanes))
+        current[-1].atomic(addresses, lanes, size, MemoryOrder.of(sem), lambda: _stored(addresses, values, lanes))
 
     def atomic_poll(self: Any, ptr: Any, expected: Any, timeout_ns: Any, sem: Any, scope: Any) -> Any:
         matched = original_poll(self, ptr, expected, timeout_ns, sem, scope)
-        if _order(sem).acquires:
+        if MemoryOrder.of(sem).acquires:
             current[-1].acquire(ptr.data[matched.data])
         return matched
 

@@ -58,6 +58,11 @@ class MemoryOrder(NamedTuple):
     acquires: bool
     releases: bool
 
+    @classmethod
+    def of(cls, semantic: Any) -> MemoryOrder:
+        """Returns what a MEM_SEMANTIC of Triton orders: ACQUIRE, RELEASE, ACQUIRE_RELEASE or RELAXED."""
+        return cls(acquires="ACQUIRE" in semantic.name, releases="RELEASE" in semantic.name)
+
 
 class Shadow:
     """What one storage held before the launch, and who wrote it since."""
