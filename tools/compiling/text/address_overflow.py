@@ -177,8 +177,10 @@ class _Walk:
             self._guards -= 1  # otherwise a program may end here, and what follows is not certain either
         for name in {*values, *other}:
             first, second = values.get(name), other.get(name)
-            both = isinstance(first, Range) and isinstance(second, Range)
-            values[name] = first if first == second else joined(first, second) if both else None
+            if isinstance(first, Range) and isinstance(second, Range) and first != second:
+                values[name] = joined(first, second)
+            else:
+                values[name] = first if first == second else None
         return result if result is not None else result_of_other
 
     def _loop(self, statement: ast.For | ast.While, values: dict[str, Value]) -> None:
@@ -259,13 +261,12 @@ class _Walk:
             count = self._grid[first.low]
             axis = frozenset({f"axis {first.low}"})
             return Range(0, count - 1, sources=axis, dense=True) if name == "program_id" else constant(count)
-        if name == "arange" and len(arguments) == 2 and all(isinstance(a, Range) for a in arguments):
-            lanes = frozenset({f"lanes {node.lineno} {node.col_offset}"})
-            return Range(first.low, arguments[1].high - 1, sources=lanes, dense=True)
-        if name == "cdiv" and len(arguments) == 2 and all(isinstance(a, Range) and a.low > 0 for a in arguments):
-            divided = [-(-a // b) for a in (first.low, first.high) for b in (arguments[1].low, arguments[1].high)]
-            exact = first.exact and arguments[1].is_constant
-            return Range(min(divided), max(divided), first.wide, first.sources, exact)
+        if len(arguments) == 2 and isinstance(first, Range) and isinstance(arguments[1], Range):
+            if name == "arange":
+                lanes = frozenset({f"lanes {node.lineno} {node.col_offset}"})
+                return Range(first.low, arguments[1].high - 1, sources=lanes, dense=True)
+            if name == "cdiv" and first.low > 0 and arguments[1].low > 0:
+                return _divided_up(first, arguments[1])
         if name in ("to", "cast"):
             return self._converted(node, values, first)
         if name in AS_THEY_ARE:
@@ -299,3 +300,9 @@ class _Walk:
 
 def _name(node: ast.expr) -> str:
     return str(getattr(node, "attr", "") or getattr(node, "id", ""))
+
+
+def _divided_up(first: Range, second: Range) -> Range:
+    quotients = [-(-a // b) for a in (first.low, first.high) for b in (second.low, second.high)]
+    exact = first.exact and second.is_constant
+    return Range(min(quotients), max(quotients), first.wide, first.sources, exact)
