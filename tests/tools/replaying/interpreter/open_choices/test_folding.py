@@ -77,3 +77,8 @@ def test_equal_calls_fold_in_equal_orders_and_other_calls_in_others():
 )
 def test_a_kernel_that_acts_upon_what_an_atomic_returns_is_told_by_its_text(text, uses):
     assert uses_atomic_results(text) is uses
+
+
+def test_a_reduction_of_one_element_is_that_element():
+    open_order.begin_call(3)
+    assert folded([np.array([7.0])], lambda a, b: [a[0] + b[0]])[0] == 7.0
