@@ -230,7 +230,10 @@ class SizeChecks:
         self.calls.configuration = kept
         if not other_order:
             return failure
-        told = "wrong in one order of the programs, right in another (a race, or memory that nothing wrote)"
+        told = (
+            "wrong in one order of the programs or of a reduction, right in another (a race, a function whose result "
+            "depends on the order, or memory that nothing wrote)"
+        )
         return failure.with_(fault=Fault.NONDETERMINISM, message=f"{told}: {failure.message}")
 
     def _with_never_stored(self, failure: Failure, expected: ExpectedOutputs, shuffle: int) -> Failure:
