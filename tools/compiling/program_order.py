@@ -16,6 +16,7 @@ from typing import Any
 
 from kernelwright.tools.compiling.reads_and_writes import writes_what_it_reads
 from kernelwright.tools.compiling.text.closure import Contents
+from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.tracing.shared_memory import SharedMemory
 from kernelwright.tools.tracing.trace import Launch, Trace, Traced, all_steps, tensors_in
 
@@ -66,7 +67,7 @@ def may_wait(traced: Traced, kernel: str) -> bool:
     or in assembly.
     """
     functions = (traced.functions[key] for key in Contents(traced.functions).closure(traced.kernels[kernel]))
-    nodes = (node for function in functions for node in ast.walk(ast.parse(function.text)))
+    nodes = (node for function in functions for node in ast.walk(parse_module(function.text)))
     return any(
         isinstance(node, ast.While) or "inline_asm_elementwise" in (getattr(node, "id", ""), getattr(node, "attr", ""))
         for node in nodes

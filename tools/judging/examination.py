@@ -32,7 +32,7 @@ from kernelwright.tools.tracing.client import TracedCandidate
 if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
-DRAWS_IN_TURNS = (Draw.MIXED_ROWS, Draw.AGREEING, Draw.ISOLATED)
+DRAWS_IN_TURNS = (Draw.ISOLATED, Draw.AGREEING, Draw.MIXED_ROWS)
 """Of the sizes at which one call is made."""
 SEARCH_SEED = 611953
 """Added to the seed of a problem's draws for those that are searched for."""
@@ -140,7 +140,7 @@ class Examination:
         """Returns the draw of this size: sizes take turns between rows of several kinds, inputs that agree but for few
         numbers, and few numbers among zeros. The problem's own draw stands in where the reference is not finite there.
         """
-        draw = DRAWS_IN_TURNS[self._size.index % len(DRAWS_IN_TURNS)]
+        draw = DRAWS_IN_TURNS[self._size.turn % len(DRAWS_IN_TURNS)]
         if self._checks.prepared.reference.sorts:  # the order of many equal zeros is open
             draw = Draw.SPECIAL if draw is Draw.AGREEING else Draw.OWN
         with contextlib.suppress(ProblemError):

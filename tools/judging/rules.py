@@ -101,6 +101,8 @@ class AtSize(Value):
     """Whether it is examined only in the place of another one that the candidate itself refuses."""
     one_call: bool = False
     """Whether one call is all that is made there however long it is: it is larger than most, and there are several."""
+    turn: int = 0
+    """Its place among the other sizes, the largest first: the draws of single calls take turns by it."""
     layouts: tuple[InputLayout | None, ...] = ()
     """The layout of each input that is a tensor, None for the problem's own; empty where all are the problem's own."""
     like: int | None = None

@@ -125,7 +125,7 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
     """
     import torch
 
-    if draw in (Draw.OWN, Draw.REDRAWN):
+    if draw in (Draw.OWN, Draw.REDRAWN, Draw.SEARCHED):  # the last two are drawn elsewhere
         return
     floating = [v for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
     if draw not in WITHOUT_COMPLEX:

@@ -12,8 +12,8 @@ from kernelwright.tools.tracing.trace import Choice, Launch, Trace
 MAX_LONG_SIZES = 2
 TIMES_LONGER = 4
 """Times the base's own extent that a dimension has at least at a long size."""
-LEAST_EXTENT = 3
-"""Extent that every dimension has at a long size, unless the base's is smaller: a softmax over one key, or a mean over
+LEAST_EXTENT = 2
+"""Extent that every dimension has at a long size, unless the base's is 1: a softmax over one key, or a mean over
 one column, has special cases of its own for infinities and offsets.
 """
 MAX_PROGRAMS = 48

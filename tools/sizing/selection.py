@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -80,10 +81,20 @@ def select_sizes(problem: Problem, source: str, device: str, seed: int, count: i
     others = tuple(
         _at_size(d, problem, first + number, d in required) for number, d in enumerate((*required, *drawn), 1)
     )
+    others = _with_turns(others)
     if on_cpu:
         others += _spare_sizes(problem, sizes, seed, max(1, count // FRESH_DIVISOR), others)
     notes += drawing_notes if len(drawn) < count else ()
     return Selection(base=base, others=others, notes=tuple(notes))
+
+
+def _with_turns(sizes: Sequence[AtSize]) -> tuple[AtSize, ...]:
+    """Numbers sizes by the product of their extents, the largest first: few numbers among zeros are drawn there, where
+    one that is left out weighs least in any other draw.
+    """
+    largest_first = sorted(sizes, key=lambda size: math.prod(size.sizes.values()), reverse=True)
+    turns = {size.index: turn for turn, size in enumerate(largest_first)}
+    return tuple(size.with_(turn=turns[size.index]) for size in sizes)
 
 
 def _spare_sizes(

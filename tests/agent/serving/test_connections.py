@@ -30,7 +30,9 @@ def address(tmp_path_factory):
         reader_seconds=SECONDS, most_connections=MOST, limits=QuotaLimits(client_streams=2),
     )  # fmt: skip
     listening = server.listen(plan)
-    context = server._context(plan, server.Record(Path(plan.store)), LocalPool(["cpu"], 1), server.Tokens.read(None))
+    context = server._context(
+        plan, server.VerdictDatabase(Path(plan.store)), LocalPool(["cpu"], 1), server.Tokens.read(None)
+    )
     running = server.JudgeServer(server._config(plan, context), context)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()

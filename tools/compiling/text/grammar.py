@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.tools.compiling.text import vocabulary
+from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import Cheat, Fault, clean_text
 from kernelwright.tools.tracing.trace import Function, Json
 
@@ -86,7 +87,7 @@ def _parse(function: Function) -> ast.FunctionDef:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(function.text)
+            tree = parse_module(function.text)
     except SyntaxError as error:
         raise TextRefused(
             Refusal(f"SyntaxError: {error.msg}", error.lineno or 1, max((error.offset or 1) - 1, 0))

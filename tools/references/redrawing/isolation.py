@@ -60,7 +60,7 @@ def _walk(columns: int) -> list[int]:
     """The columns that decide in one row after the other."""
     edges = [1 << power for power in range(int(math.log2(FIRST_BLOCK_EDGE)), int(math.log2(LAST_BLOCK_EDGE)) + 1)]
     near_edges = [edge - back for edge in edges for back in (1, 0)]
-    walk = [0, columns - 1, *near_edges, 1, columns // 2, columns - 2]
+    walk = [0, columns - 1, 1, columns - 2, columns // 2, *near_edges]
     return list(dict.fromkeys(column for column in walk if 0 <= column < columns))
 
 

@@ -10,6 +10,7 @@ Example: `half = K // 2` and later `if half == M` give the relation `K // 2 == M
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import itertools
 from collections import Counter
@@ -166,7 +167,7 @@ def _inlined(node: ast.expr, assigned: Mapping[str, ast.expr]) -> ast.expr:
         names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         if not names & assigned.keys() or _count_nodes(node) > MAX_RELATION_NODES:
             break
-        node = _Inlining(assigned).visit(ast.parse(ast.unparse(node), mode="eval").body)
+        node = _Inlining(assigned).visit(copy.deepcopy(node))
     return node
 
 

@@ -24,6 +24,7 @@ SHORT_OF_MEMORY = """
         raise torch.cuda.OutOfMemoryError("no room")
     return x * 2.0
 """
+JUDGES = "kernelwright.rl.training.online.judges"
 
 
 def test_a_problem_without_room_is_told_as_such_and_breaks_nobody_elses_verdict():
@@ -56,7 +57,7 @@ def test_a_temporary_folder_with_a_long_path_is_told_of_before_anything_begins(t
     long = tmp_path / ("x" * 60) / ("y" * 60)
     long.mkdir(parents=True)
     began = subprocess.run(
-        [sys.executable, "-c", "from kernelwright.rl.training.online.judges import JudgePool; JudgePool('cpu', 1)"],
+        [sys.executable, "-c", f"from {JUDGES} import TrainingJudges; TrainingJudges('cpu', 1)"],
         cwd=ROOT, env={**os.environ, "TMPDIR": str(long)}, capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     last = began.stderr.strip().splitlines()[-1]
@@ -67,12 +68,12 @@ def test_a_temporary_folder_with_a_long_path_is_told_of_before_anything_begins(t
 
 
 ONE_VERDICT = """
-from kernelwright.rl.training.online.judges import JudgePool
+from kernelwright.rl.training.online.judges import TrainingJudges
 from kernelwright.rl.training.online.rounds import judge_options
 from tests.rl.novice import KERNEL, problem
 
 if __name__ == "__main__":
-    with JudgePool("cpu", 1) as judges:
+    with TrainingJudges("cpu", 1) as judges:
         assert judges.evaluate(problem("double"), KERNEL.format("x * 2.0"), judge_options("interpreted")).correct
 """
 
