@@ -112,7 +112,8 @@ class Examination:
             self._evidence.add(self._checks)
 
     def examine_one_call(self, told: str, *, every_distribution: bool, every_configuration: bool) -> None:
-        """On one draw, and on other weights than those that the model is made with. `told`: the size in words.
+        """On one draw, the largest size on two, and on other weights than those that the model is made with. `told`:
+        the size in words.
 
         Where every distribution is asked for, every configuration of autotuned launches may be, too. Raises Failed and
         ProblemError.
@@ -121,28 +122,34 @@ class Examination:
         try:
             if checks.calls.missing:
                 self._require_weights(self._judge.expected(self._problem, self._seed, Draw.OWN, 0))
-            expected = self._drawn(checks.calls.has_weights)
-            if self._size.is_degenerate and not expected.finite():
-                raise ProblemError("the reference is not finite at an extent of 1")
-            if checks.calls.has_weights:
-                checks.calls.load_weights(expected.weights)
-            for number in range(1 + checks.calls.keeps_state):  # a later call may ask for something else
-                poison, shuffle = POISON_BYTES[(index + number) % 2], self._shuffle(index + 40 + 100 * number)
-                checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
-                self._judge_watched()
+            for draw in self._draws_of_one_call():
+                expected = self._drawn(draw, checks.calls.has_weights)
+                if self._size.is_degenerate and not expected.finite():
+                    raise ProblemError("the reference is not finite at an extent of 1")
+                if checks.calls.has_weights:
+                    checks.calls.load_weights(expected.weights)
+                for number in range(1 + checks.calls.keeps_state):  # a later call may ask for something else
+                    poison, shuffle = POISON_BYTES[(index + number) % 2], self._shuffle(index + 40 + 100 * number)
+                    checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
+                    self._judge_watched()
             self._own_work_elsewhere()
             if every_distribution:
                 self._every_distribution(expected, every_configuration, f" at {told}")
         finally:
             self._evidence.add(checks)
 
-    def _drawn(self, perturbed: bool) -> ExpectedOutputs:
-        """Returns the draw of this size: sizes take turns between rows of several kinds, inputs that agree but for few
-        numbers, and few numbers among zeros. The problem's own draw stands in where the reference is not finite there.
+    def _draws_of_one_call(self) -> list[Draw]:
+        """Returns the draws of this size: sizes take turns between few numbers among zeros, inputs that agree but for
+        few numbers, and rows of several kinds. The largest size gets numbers of the problem's own besides, with indices
+        at their ends: among zeros an index that is off by one finds the same number.
         """
         draw = DRAWS_IN_TURNS[self._size.turn % len(DRAWS_IN_TURNS)]
         if self._checks.prepared.reference.sorts:  # the order of many equal zeros is open
-            draw = Draw.SPECIAL if draw is Draw.AGREEING else Draw.OWN
+            return [Draw.SPECIAL if draw is Draw.AGREEING else Draw.OWN]
+        return [draw, Draw.INDEX_ENDS] if self._size.turn == 0 else [draw]
+
+    def _drawn(self, draw: Draw, perturbed: bool) -> ExpectedOutputs:
+        """Returns a draw at this size; the problem's own where the reference is not finite on the one asked for."""
         with contextlib.suppress(ProblemError):
             drawn = self._judge.expected(self._problem, self._seed, draw, 0, perturbed=perturbed)
             if drawn.finite():

@@ -52,6 +52,7 @@ WHERE = {
     Draw.SCALED: "rows are scaled by large and small powers of two",
     Draw.ISOLATED: "all but a few numbers of each row are zero",
     Draw.MIXED_ROWS: "some rows hold zeros, some few numbers among zeros",
+    Draw.INDEX_ENDS: "indices are the first and the last",
     Draw.ALONE: "all but a few numbers of each row are minus infinity",
     Draw.AGREEING: "two inputs agree but for a few numbers",
     Draw.CONVERGED: "one input is nearly another",

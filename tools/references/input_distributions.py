@@ -26,6 +26,7 @@ from kernelwright.tools.references.redrawing.element_maps import (
     with_wide_magnitudes,
     with_zeros,
 )
+from kernelwright.tools.references.redrawing.index_ends import reach_ends
 from kernelwright.tools.references.redrawing.isolation import (
     isolate_largest,
     let_agree,
@@ -84,8 +85,12 @@ class Draw(StrEnum):
     """
     ISOLATED = "isolated"
     """Zeros, but for a few numbers of each row (redrawing/isolation.py)."""
+    INDEX_ENDS = "index_ends"
+    """The problem's own numbers, but whole ones reach both ends of what they index (redrawing/index_ends.py)."""
     MIXED_ROWS = "mixed_rows"
-    """Rows take turns: the problem's own numbers, special ones, and few among zeros (redrawing/row_mixture.py)."""
+    """Rows take turns: the problem's own numbers, special ones, and few among zeros (redrawing/row_mixture.py). Indices
+    reach their ends.
+    """
     ALONE = "alone"
     """Minus infinities, but for two numbers of each row. Compared as with infinities."""
     AGREEING = "agreeing"
@@ -126,6 +131,10 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
     import torch
 
     if draw in (Draw.OWN, Draw.REDRAWN, Draw.SEARCHED):  # the last two are drawn elsewhere
+        return
+    if draw in (Draw.INDEX_ENDS, Draw.MIXED_ROWS):
+        reach_ends(inputs)
+    if draw is Draw.INDEX_ENDS:
         return
     floating = [v for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
     if draw not in WITHOUT_COMPLEX:
