@@ -44,8 +44,7 @@ class Options(Value):
     contiguous_inputs: bool = True
     """Whether a kernel that answers wrongly on transposed, sliced or expanded inputs counts as correct, where it is
     right on contiguous ones. `Report.ignores_strides` says so then; with False it is refused with the fault `layout`.
-    True, because 39 of 62 honest kernels ignore strides and rewards must not change silently; `agent check` asks for
-    False.
+    True by default: most kernels that people bring are written for contiguous inputs.
     """
     interpret: bool | None = None
     """The interpreted rung; None: where there is no GPU."""

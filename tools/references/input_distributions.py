@@ -237,7 +237,7 @@ def _map(tensor: Any, draw: Draw) -> None:
     _map_flat(flat, draw)
     if draw is Draw.INFINITE and MIN_ELEMENTS_FOR_INFINITIES <= tensor.numel() < MAX_ELEMENTS_WITH_ONE_INFINITY:
         _both_infinities(tensor)
-    if draw is Draw.ZERO_ROWS and tensor.dim() and not _symmetric(tensor):
+    if draw is Draw.ZERO_ROWS and tensor.dim() and not _is_symmetric(tensor):
         rows = flat.view(-1, tensor.shape[-1]) if flat is not None else tensor.movedim(0, 0)
         rows[::3] = 0
 
@@ -256,10 +256,6 @@ def _both_infinities(tensor: Any) -> None:
         same = plain == largest
         if int(same.sum()) <= 1 + tensor.numel() // 97:
             tensor[same] = sign * float("inf")
-
-
-def _symmetric(tensor: Any) -> bool:
-    return tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2] and bool((tensor == tensor.mT).all())
 
 
 def _map_flat(flat: Any, draw: Draw) -> None:

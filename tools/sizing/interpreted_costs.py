@@ -22,8 +22,8 @@ LEAST_SECONDS = 0.005
 """Seconds that a call is taken to last at least: shorter ones say nothing about larger ones."""
 HANG_FACTOR = 1000
 """A call that has taken so many times the estimated time, and has not ended, does not end. Honest loops were seen to
-take 50 times their estimate: the interpreter replays the programs of one kernel at once and those of another singly,
-and other processes may take most of the machine.
+take more than 20 times their estimate on a busy machine: the interpreter replays the programs of one kernel at once and
+those of another one by one.
 """
 
 

@@ -39,6 +39,11 @@ LEAST_OFFSET, LARGEST_OFFSET = 1e3, 1e5
 one side, and drift."""
 
 
+def scatter(numbers: torch.Tensor) -> torch.Tensor:
+    """Returns a number below 2^31 for each whole number, so that neighbours lie far apart (multiplicative hashing)."""
+    return (numbers * 2654435761 + 40503) % 2147483647
+
+
 def deciding_elements(tensor: torch.Tensor, per_row: int = ELEMENTS_OF_A_SUM) -> torch.Tensor:
     """Returns a mask of the elements that decide: a few in each row, and the last three of the tensor."""
     import torch
@@ -51,7 +56,7 @@ def deciding_elements(tensor: torch.Tensor, per_row: int = ELEMENTS_OF_A_SUM) ->
     walking = max(2, min(per_row, columns // 4)) - 1
     for step in range(walking):
         mask[row, walk[(row * walking + step) % walk.numel()]] = True
-    mask[row, (row * 2654435761 + 40503) % 2147483647 % columns] = True
+    mask[row, scatter(row) % columns] = True
     mask.view(-1)[-min(3, columns) :] = True
     return mask.view(tensor.shape)
 

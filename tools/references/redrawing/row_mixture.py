@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.references.redrawing.isolation import isolate, repeats_itself
+from kernelwright.tools.references.redrawing.isolation import isolate, repeats_itself, scatter
 
 if TYPE_CHECKING:
     import torch
 
 KINDS_OF_ROWS = 4
 """Rows of the problem's draw, of special numbers, with few numbers among zeros, and with many near the largest."""
-NEAR_LARGEST_SHARE = 8
-"""One element in so many is drawn near the row's largest."""
-NEAR_LARGEST_STEPS = 6
-"""Powers of four, from 1 on: distances from the largest in units of its last place."""
+NEAR_EXTREME_EVERY = 8
+"""One element in so many is drawn near the row's largest or smallest."""
+NEAR_EXTREME_EXPONENTS = 6
+"""Distances from the largest or smallest are 4, 16, ... units in its last place: so many powers of four."""
 
 
 def mix_rows(tensors: Sequence[torch.Tensor], special: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -40,9 +40,9 @@ def mix_rows(tensors: Sequence[torch.Tensor], special: Callable[[torch.Tensor], 
         if tensor.numel() == most:
             isolate(isolated, 0.0)
         turn = _turn_of_rows(tensor)
-        mixed = special(tensor.contiguous()).where(turn == 1, tensor)
-        mixed = isolated.where(turn == 2, mixed)
-        tensor.copy_(_near_extreme(tensor.contiguous()).where(turn == 3, mixed))
+        mixture = special(tensor.contiguous()).where(turn == 1, tensor)
+        mixture = isolated.where(turn == 2, mixture)
+        tensor.copy_(_near_extreme(tensor.contiguous()).where(turn == 3, mixture))
 
 
 def _near_extreme(tensor: torch.Tensor) -> torch.Tensor:
@@ -52,13 +52,12 @@ def _near_extreme(tensor: torch.Tensor) -> torch.Tensor:
     import torch
 
     rows = tensor.numel() // tensor.shape[-1]
-    place = torch.arange(tensor.numel(), device=tensor.device).view(tensor.shape)
-    mixed = (place * 2654435761 + 40503) % 2147483647
-    steps = 4.0 ** (mixed // NEAR_LARGEST_SHARE % NEAR_LARGEST_STEPS + 1)
+    scattered = scatter(torch.arange(tensor.numel(), device=tensor.device)).view(tensor.shape)
+    units = 4.0 ** (scattered // NEAR_EXTREME_EVERY % NEAR_EXTREME_EXPONENTS + 1)
     is_upper = torch.arange(rows, device=tensor.device).view(*tensor.shape[:-1], 1) // KINDS_OF_ROWS % 2 == 0
     extreme = torch.where(is_upper, tensor.amax(-1, keepdim=True), tensor.amin(-1, keepdim=True))
-    distance = steps.to(tensor.dtype) * torch.finfo(tensor.dtype).eps * extreme.abs()
-    is_near = (mixed % NEAR_LARGEST_SHARE == 0) & (tensor != 0) & (tensor != extreme)
+    distance = units.to(tensor.dtype) * torch.finfo(tensor.dtype).eps * extreme.abs()
+    is_near = (scattered % NEAR_EXTREME_EVERY == 0) & (tensor != 0) & (tensor != extreme)
     near = torch.where(is_upper, extreme - distance, extreme + distance)
     return near.where(is_near & (distance < extreme.abs() / 2), tensor)
 

@@ -61,11 +61,6 @@ def mark_arguments(values: Iterable[Any]) -> None:
             handle.origin = MOVES
 
 
-def restored_as_data(handle: Any) -> None:
-    """Notes that a handle that was made again from a record holds data."""
-    handle.origin = DATA
-
-
 def install() -> None:
     """Has the builder's operations hand origins on. After its other changes; once in a process."""
     from triton.runtime import interpreter
