@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,11 +23,12 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.admission import admit
 from kernelwright.tools.reference_trials.contract_sizes import is_guarded, outside_contract, with_fixed_sizes
 from kernelwright.tools.references.torch_settings import single_threaded
-from kernelwright.tools.report import Environment, Failed, Report, Rung, Tried
+from kernelwright.tools.report import CorrectnessResult, Environment, Failed, Report, Rung, Tried
 from kernelwright.tools.report_parts import (
     compile_warnings,
     degenerate_answers,
     isolation_warnings,
+    with_interpreted,
     with_verdict,
 )
 from kernelwright.tools.sizing.selection import Selection, select_sizes
@@ -36,6 +37,10 @@ from kernelwright.tools.timing.baseline import Baselines
 from kernelwright.tools.tracing.client import TracedCandidate
 
 Progress = Callable[[str], None]
+INTERPRETED_SIZES = 3
+"""Other sizes at which a candidate is interpreted that was right at more of them on a GPU."""
+INTERPRETED_SECONDS = 30.0
+"""Maximum seconds for the interpreted replays of a candidate that was right on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,12 @@ class SharedResources:
     baselines: Baselines
     judge_for: Callable[[Problem], AbstractContextManager[Judge]]
     """Gives the judge of one verdict for as long as the verdict is made."""
+    interpreter_for: Callable[[Problem], AbstractContextManager[Judge]]
+    """Gives a judge that interprets on a CPU, on every device."""
     front: Callable[[], Front]
     """Gives what traces and compiles in this process."""
+    interpreter_front: Callable[[], Front]
+    """Gives what traces in this process for an interpreter, on every device."""
     elsewhere: TracesAndCompiles | None
     """What traces and compiles outside of this process; None where this process does."""
 
@@ -96,11 +105,14 @@ class Ladder:
         self._problem, reason = admit(self._problem, train_mode=self._asked.train_mode)
         report = report.with_(eval_mode=reason)
         with self._resources.judge_for(self._problem) as judge:
-            return self._traced(judge, report)
+            seed = self._asked.seed if self._asked.seed is not None else judge.seed_for(self._problem)
+            report = self._traced(judge, report, seed)
+        if self._resources.on_gpu and report.correct and self._asked.interpret is not False:
+            report = self._interpreted_beside_gpu(report, seed)
+        return self._extras(report) if report.correct and self._asked.profile else report
 
-    def _traced(self, judge: Judge, report: Report) -> Report:
+    def _traced(self, judge: Judge, report: Report, seed: int) -> Report:
         resources, asked, problem = self._resources, self._asked, self._problem
-        seed = asked.seed if asked.seed is not None else judge.seed_for(problem)
         front: TracesAndCompiles = resources.elsewhere or resources.front()
         lane = self._at(Lane.CPU) if resources.elsewhere is None else nullcontext()
         with lane, nullcontext() if resources.on_gpu else single_threaded():
@@ -119,25 +131,24 @@ class Ladder:
         candidate = without_failed_configurations(candidate, binaries)
         if resources.on_gpu:
             return self._on_gpu(judge, report, candidate, selection, seed, binaries)
-        checked = ContractSizes(selection, candidate)
-        if self._asked.interpret is not False and is_guarded(candidate.failures, selection.base.index):
-            checked = self._within_contract(candidate, selection, seed)
-        return self._interpreted(judge, report, checked, seed)
+        return self._interpreted(judge, report, candidate, selection, seed)
 
-    # -------------------------------------------------------------- on a CPU
+    # -------------------------------------------------------------- under the interpreter
     def _within_contract(self, candidate: TracedCandidate, selection: Selection, seed: int) -> ContractSizes:
         """Other sizes for a candidate whose guard raises at the small ones, and its traces there: those that it fixes
-        keep the problem's own values. As they are where it takes no other size at all.
+        keep the problem's own values. As they are where its guard raises at none, or where it takes no other size.
         """
         unchanged = ContractSizes(selection, candidate)
-        front, asked = self._resources.front(), self._asked
+        if not is_guarded(candidate.failures, selection.base.index):
+            return unchanged
+        front, asked = self._resources.interpreter_front(), self._asked
         with self._at(Lane.CPU), single_threaded():
             free = front.free_sizes(self._problem, self._source, selection.base.sizes, asked)
             if not free:
                 return unchanged
             problem, fixed = with_fixed_sizes(self._problem, free)
-            chosen = select_sizes(problem, self._source, "cpu", seed, asked.sizes)
-            chosen = with_layouts(chosen, seed) if asked.sizes else chosen
+            chosen = select_sizes(problem, self._source, "cpu", seed, max(0, len(selection.others)))
+            chosen = with_layouts(chosen, seed) if selection.layouts else chosen
             if chosen.too_large or not chosen.base.sizes:
                 return unchanged
             self._say("tracing within the sizes that the candidate takes")
@@ -148,27 +159,51 @@ class Ladder:
         outside = outside_contract(selection.every, candidate.failures)
         return ContractSizes(chosen.with_(notes=(*chosen.notes, note)), again, outside, fixed)
 
-    def _interpreted(self, judge: Judge, report: Report, checked: ContractSizes, seed: int) -> Report:
+    def _interpreted(
+        self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int
+    ) -> Report:
         """Replays under the interpreter. Where that is not asked for, the report as it is."""
-        selection, candidate = checked.selection, checked.candidate
         if self._asked.interpret is False:
             return report
+        judged = self._judge_interpreted(judge, candidate, selection, seed, self._rules)
+        if judged.needs_gpu:
+            told = judged.needs_gpu if selection.too_large else f"needs a GPU ({judged.needs_gpu})"
+            return report.with_(needs_gpu=judged.needs_gpu, warnings=(*report.warnings, f"not interpreted: {told}"))
+        return with_verdict(report, self._problem, judged, Rung.INTERPRETED, interpreted=judged.result)
+
+    def _judge_interpreted(
+        self, judge: Judge, candidate: TracedCandidate, selection: Selection, seed: int, rules: Rules
+    ) -> JudgeFindings:
+        """The findings of a judge that interprets, at sizes that the candidate's own guard takes."""
         if selection.too_large:
-            return _without_answers(report, selection.too_large, selection.too_large)
+            return JudgeFindings(CorrectnessResult(device="cpu", interpreted=True), needs_gpu=selection.too_large)
+        checked = self._within_contract(candidate, selection, seed)
+        selection, candidate = checked.selection, checked.candidate
         self._say("interpreting at small sizes")
         with self._at(Lane.CPU):
-            judged = judge.judge(candidate, selection.base, selection.variants, seed, self._rules, progress=self._say)
+            judged = judge.judge(candidate, selection.base, selection.variants, seed, rules, progress=self._say)
             judged = self._with_culprits(judge, judged, selection, seed)
-            judged = self._resources.front().all_kernels_checked(
-                judge, judged, self._problem, self._source, candidate, selection, seed, self._asked, self._rules
+            judged = self._resources.interpreter_front().all_kernels_checked(
+                judge, judged, self._problem, self._source, candidate, selection, seed, self._asked, rules
             )
         result = judged.result.with_(
             sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes),
             tried=(*judged.result.tried, *checked.outside), fixed_sizes=checked.fixed,
         )  # fmt: skip
-        if judged.needs_gpu:
-            return _without_answers(report, judged.needs_gpu, f"needs a GPU ({judged.needs_gpu})")
-        return with_verdict(report, self._problem, judged.with_result(result), Rung.INTERPRETED, interpreted=result)
+        return judged.with_result(result)
+
+    def _interpreted_beside_gpu(self, report: Report, seed: int) -> Report:
+        """Adds what an interpreter alone shows of a candidate that is right on the GPU: outcomes of comparisons that no
+        draw produced, other orders of programs and reductions. Its numbers at few small sizes are enough for that.
+        """
+        front, asked = self._resources.interpreter_front(), self._asked.with_(targets=())
+        with self._at(Lane.CPU), single_threaded():
+            selection = select_sizes(self._problem, self._source, "cpu", seed, min(asked.sizes, INTERPRETED_SIZES))
+            candidate, _, _ = front.traced_and_compiled(self._problem, self._source, selection, asked, seed, self._say)
+        rules = replace(self._rules, seconds=min(self._rules.seconds, INTERPRETED_SECONDS))
+        with self._resources.interpreter_for(self._problem) as judge:
+            judged = self._judge_interpreted(judge, candidate, selection, seed, rules)
+        return with_interpreted(report, judged, is_too_large=bool(selection.too_large))
 
     # -------------------------------------------------------------- on a GPU
     def _on_gpu(
@@ -186,7 +221,7 @@ class Ladder:
             report = with_verdict(report, self._problem, judged, Rung.CORRECTNESS, correctness=judged.result)
             if report.correct and self._asked.profile:
                 report = self._profiled(judge, report, candidate, selection, seed, binaries)
-        return self._extras(report) if report.correct and self._asked.profile else report
+        return report
 
     def _with_culprits(self, judge: Judge, judged: JudgeFindings, selection: Selection, seed: int) -> JudgeFindings:
         """Returns the findings with the inputs whose strides a candidate ignores, which is traced once more for it."""
@@ -233,8 +268,3 @@ class Ladder:
 
     def _at(self, lane: Lane, *, shared: bool = False) -> AbstractContextManager[None]:
         return self._resources.turns.at(lane, self._asked.lease_seconds, self._say, shared=shared)
-
-
-def _without_answers(report: Report, reason: str, warning: str) -> Report:
-    """The report of a candidate that cannot be interpreted on a CPU. reason: what only a GPU has, or has enough of."""
-    return report.with_(needs_gpu=reason, warnings=(*report.warnings, f"not interpreted: {warning}"))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,10 +112,14 @@ class Evaluator:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
         self._zygotes: dict[ProcessKind, Zygote] = {}
         self._texts = CompiledTexts()
-        self._front: Front | None = None
+        self._compiler: Compiler | None = None
+        self._fronts: dict[str, Front] = {}
+        """Fronts by the device that they trace for."""
         self._elsewhere = elsewhere
         self._turns = Turns(lane, self._own_gpu)
+        self._gpu_judge: Judge | None = None
         self._judges: list[Judge] = []
+        """Judges on a CPU."""
         self._free: list[Judge] = []
         """Judges on a CPU that no verdict has."""
         self._lock = threading.Lock()
@@ -122,8 +127,8 @@ class Evaluator:
         self._closed = False
         self._gpu: Gpu | None = None
         try:
-            self._zygote(ProcessKind.COMPILE)
-            self._zygote(ProcessKind.CUDA if self.on_gpu else ProcessKind.INTERPRET)
+            for kind in (ProcessKind.COMPILE, ProcessKind.INTERPRET, *([ProcessKind.CUDA] if self.on_gpu else [])):
+                self._zygote(kind)
         except BaseException:  # Ctrl-C between the two
             self.close()
             raise
@@ -149,41 +154,48 @@ class Evaluator:
             return self._zygotes[kind]
 
     def front(self) -> Front:
-        """What traces and compiles.
+        """What traces and compiles for this device.
 
         Its compiler is one for all candidates: what was compiled for one is known for all.
         """
+        return self._front_for(self.device)
+
+    def _front_for(self, device: str) -> Front:
         target, zygote = self.target, self._zygote(ProcessKind.COMPILE)
         with self._lock:
-            if self._front is None:
-                folder = self._cache_dir / "compiled" if self._cache_dir else None
-                compiler = Compiler(zygote, folder=folder, processes=COMPILE_PROCESSES)
-                self._front = Front(zygote, compiler, self.device, target)
-            return self._front
+            if device not in self._fronts:
+                if self._compiler is None:
+                    folder = self._cache_dir / "compiled" if self._cache_dir else None
+                    self._compiler = Compiler(zygote, folder=folder, processes=COMPILE_PROCESSES)
+                self._fronts[device] = Front(zygote, self._compiler, device, target)
+            return self._fronts[device]
 
     @contextmanager
     def _judge(self, problem: Problem) -> Iterator[Judge]:
-        """On a GPU the one judge that there is; on a CPU one for this verdict alone.
-
-        Of those that are free, one that knows the problem is preferred.
-        """
-        if self.on_gpu:
-            with self._lock:
-                if not self._judges:
-                    gpu = Judge(
-                        self.device, self._zygotes[ProcessKind.CUDA], gpu=self._gpu, sharers=self._sharers,
-                        give_way=self._turns.give_way,
-                    )  # fmt: skip
-                    self._judges.append(gpu)
-                    self._turns.give_memory_by(gpu.give_memory, self._sharers)
-            yield self._judges[0]
+        """On a GPU the one judge that there is; on a CPU one for this verdict alone."""
+        if not self.on_gpu:
+            with self._interpreting_judge(problem) as judge:
+                yield judge
             return
+        with self._lock:
+            if self._gpu_judge is None:
+                self._gpu_judge = Judge(
+                    self.device, self._zygotes[ProcessKind.CUDA], gpu=self._gpu, sharers=self._sharers,
+                    give_way=self._turns.give_way,
+                )  # fmt: skip
+                self._turns.give_memory_by(self._gpu_judge.give_memory, self._sharers)
+        yield self._gpu_judge
+
+    @contextmanager
+    def _interpreting_judge(self, problem: Problem) -> Iterator[Judge]:
+        """A judge on a CPU for this verdict alone; of those that are free, one that knows the problem is preferred."""
         zygote = self._zygote(ProcessKind.INTERPRET)
         with self._lock:
-            place = next((i for i, j in enumerate(self._free) if j.knows(problem)), len(self._free) - 1)
+            place = next((i for i, j in enumerate(self._free) if problem.hash in j.problems), len(self._free) - 1)
             judge = self._free.pop(place) if self._free else Judge("cpu", zygote, sharers=self._sharers * self._workers)
             if judge not in self._judges:
                 self._judges.append(judge)
+            judge.problems.add(problem.hash)
         try:
             yield judge
         finally:
@@ -258,7 +270,9 @@ class Evaluator:
     def _shared_resources(self) -> SharedResources:
         return SharedResources(
             device=self.device, environment=self.environment(), turns=self._turns, baselines=self._baselines,
-            judge_for=self._judge, front=self.front, elsewhere=self._elsewhere and self._elsewhere(self.target),
+            judge_for=self._judge, interpreter_for=self._interpreting_judge, front=self.front,
+            interpreter_front=partial(self._front_for, "cpu"),
+            elsewhere=self._elsewhere and self._elsewhere(self.target),
         )  # fmt: skip
 
     def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> AbstractContextManager[None]:
@@ -284,7 +298,7 @@ class Evaluator:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._baselines.close()
         self._turns.close()
-        for judge in self._judges:
+        for judge in (*self._judges, *([self._gpu_judge] if self._gpu_judge else [])):
             judge.close()
         for zygote in self._zygotes.values():
             zygote.close()

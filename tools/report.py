@@ -237,7 +237,9 @@ class Report(Value):
     narrow_contract: str = ""
     """Why a correct candidate earns no full reward: its own guard takes too few sizes. Empty for every other."""
     coverage: Coverage | None = None
-    """Which comparisons of the kernels were exercised, under the interpreter; None where that was not reached."""
+    """Which comparisons of the kernels were exercised, under the interpreter; None where that was not reached, or where
+    no interpreter can run the problem.
+    """
     eval_mode: str = ""
     """Why the module was judged in eval mode: `the module's Dropout draws random numbers in training mode`. Empty where
     it was judged as it is built.

@@ -6,9 +6,17 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from kernelwright.tools.coverage_results.comparison_coverage import Coverage
 from kernelwright.tools.judging.rules import JudgeFindings, narrow_contract
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Rung
+from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Rung, clean_text
+
+MAX_UNSEEN = 200
+"""Characters of why a candidate was not interpreted."""
+NOT_INTERPRETED = frozenset(
+    {Fault.TIMEOUT, Fault.RESOURCES, Fault.MEMORY, Fault.LAUNCH, Fault.RUNTIME, Fault.CRASH, Fault.UNCHECKED}
+)
+"""Faults under the interpreter that say nothing of a kernel which ran on a GPU, but that it was not interpreted."""
 
 
 def failure_of_judge(error: Exception) -> Failure:
@@ -31,6 +39,24 @@ def with_verdict(report: Report, problem: Problem, judged: JudgeFindings, rung: 
         correct_kb=result.correct_kb, narrow_contract=narrow_contract(problem, result) if correct else "",
         judged_on=result.device, own_work=result.own_work, coverage=judged.coverage or report.coverage, **stage,
     )  # fmt: skip
+
+
+def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: bool) -> Report:
+    """Returns the report of a candidate that is right on a GPU, with what an interpreter found.
+
+    is_too_large: whether no interpreter can run the problem, whatever the candidate is; then it costs no reward.
+    """
+    result, failure = judged.result, judged.result.failure
+    unseen = judged.needs_gpu
+    if failure is not None and failure.fault in NOT_INTERPRETED:
+        unseen = f"{failure.fault}: {failure.message}"
+    if unseen:
+        coverage = None if is_too_large else Coverage(unseen=clean_text(unseen, MAX_UNSEEN))
+        warning = f"not interpreted: {clean_text(unseen, MAX_UNSEEN)}"
+        return report.with_(coverage=coverage, warnings=(*report.warnings, warning))
+    if failure is not None:
+        failure = failure.with_(message=f"right on the GPU's draws; under the interpreter {failure.message}")
+    return report.with_(interpreted=result, coverage=judged.coverage, correct=failure is None, failure=failure)
 
 
 def isolation_warnings(report: Report) -> tuple[str, ...]:

@@ -213,7 +213,7 @@ def test_a_convolution_in_tf32_whose_inputs_and_outputs_take_a_seventh_of_the_me
 def test_a_judge_that_is_not_at_work_gives_what_it_keeps_to_a_process_that_asks_and_goes_on_afterwards():
     with Evaluator("cuda:0", sharers=2) as evaluator:
         assert evaluator.evaluate(problem(1, 0.5), candidate(1), Options(torch_compile=False)).correct
-        [judge] = evaluator._judges
+        judge = evaluator._gpu_judge
         kept = judge.memory.total() - judge.memory.free_for_all()
         assert wait_for_memory(evaluator._own_gpu().uuid, judge.memory.total(), 1)
         assert judge.memory.total() - judge.memory.free_for_all() < kept

@@ -56,13 +56,15 @@ class SearchedDraw(Value):
 
 
 class Coverage(Value):
-    """What the draws of a verdict exercised. Made by an interpreter: a GPU tells nothing of outcomes."""
+    """What the draws of a verdict exercised, seen by an interpreter: a GPU tells nothing of outcomes."""
 
     comparisons: tuple[ComparisonCoverage, ...] = ()
     comparison_count: int = 0
     """All of them, listed or not."""
     searched: tuple[SearchedDraw, ...] = ()
     search_seconds: Number = 0.0
+    unseen: str = ""
+    """Why no interpreter saw a candidate that is right on a GPU; empty where one did."""
 
     @property
     def uncovered(self) -> tuple[ComparisonCoverage, ...]:
@@ -72,6 +74,8 @@ class Coverage(Value):
     @property
     def reward_ineligible_because(self) -> str:
         """Why a kernel that was right on all draws earns no full reward, in one line; empty where it may."""
+        if self.unseen:
+            return f"its comparisons were seen by no interpreter: {self.unseen}"
         if not self.uncovered:
             return ""
         first = self.uncovered[0]

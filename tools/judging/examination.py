@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.movement import converts_inputs, draws_of, gives_back_inputs, only_moves
-from kernelwright.tools.compiling.text.named_numbers import named_numbers
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.rules import ELSEWHERE, WHERE, AtSize, Rules, Thoroughness, distributions_for
 from kernelwright.tools.judging.searching.outcome_search import OutcomeSearch
@@ -270,20 +269,19 @@ class Examination:
             self._checks.check(expected, poison, self._shuffle(number + 3), name=f"{draw}{at}")
 
     def _search_outcomes(self) -> None:
-        """Checks draws on which comparisons of the kernels turn: on a GPU, where nothing tells of their outcomes, one
-        of the numbers that the kernels' texts compare with. Raises Failed.
-        """
+        """Checks draws on which comparisons of the kernels turn, where outcomes are seen at all. Raises Failed."""
+        if self._judge.device != "cpu":
+            return
         self._progress("searching for outcomes of comparisons")
         prepared, model = self._checks.prepared, self._checks.calls.model
         seed = (self._seed >> 16) + SEARCH_SEED
-        replayed = partial(told_outcomes, self._judge.replayer, self._left) if self._judge.device == "cpu" else None
         search = OutcomeSearch(
             expect=lambda change: searched_outputs(prepared, change, seed, model),
             check=self._check_searched,
-            tell=replayed,
+            tell=partial(told_outcomes, self._judge.replayer, self._left),
         )
         self._evidence.search = search
-        search.run(named_numbers(self._candidate.traced, self._checks.trace) if replayed is None else ())
+        search.run()
 
     def _check_searched(self, expected: ExpectedOutputs, number: int) -> None:
         with _refusal_elsewhere(Draw.SEARCHED):

@@ -96,6 +96,8 @@ class Judge:
             self.memory, self._kept, self.buffers, self.profiler, self.unmap, gpu, sharers
         )  # fmt: skip
         """None on a CPU."""
+        self.problems: set[str] = set()
+        """Hashes of the problems that it was handed out for, of which it may keep what they expect."""
         self._seeds: dict[str, tuple[int, int]] = {}
 
     # -------------------------------------------------------------- seeds
@@ -108,10 +110,6 @@ class Judge:
             epoch, used = _secret(), 0
         self._seeds[problem.hash] = (epoch, used + 1)
         return (epoch << 16) | int.from_bytes(os.urandom(2), "little")
-
-    def knows(self, problem: Problem) -> bool:
-        """Whether it has judged a candidate of this problem."""
-        return problem.hash in self._seeds
 
     # -------------------------------------------------------------- what is expected
     def prepared(self, problem: Problem, seed: int, like: PreparedProblem | None = None) -> PreparedProblem:

@@ -47,7 +47,9 @@ class Options(Value):
     True by default: most kernels that people bring are written for contiguous inputs.
     """
     interpret: bool | None = None
-    """The interpreted rung; None: where there is no GPU."""
+    """False leaves the interpreter out. Otherwise kernels run under it: on a CPU that is the verdict; on a GPU it
+    follows a right answer there, at few small sizes, and shows what a GPU does not.
+    """
     compile_seconds: float = 60.0
     """Seconds for tracing, and again for compiling for one target."""
     seconds: float = 120.0

@@ -141,7 +141,9 @@ def _drawn_without_gpu(
 def _drawn_on_gpu(
     problem: Problem, source: str, base: dict[str, int], seed: int, count: int, required: Sequence[DrawnSize]
 ) -> tuple[list[DrawnSize], tuple[str, ...]]:
-    """Draws as many sizes as are asked for; those with one full extent and small ones beside it come last."""
+    """Draws as many sizes as are asked for, and further ones for the comparisons in the candidate's text; those with
+    one full extent and small ones beside it come last.
+    """
     small = shrink(problem)
     around = tuple(sorted(small.sizes.items())) if small.fits else ()
     one_full = [s for s in draw_pool(problem, around, True, seed >> 16, count) if s.strategy.startswith("own extent")]
@@ -150,15 +152,18 @@ def _drawn_on_gpu(
     late.sort(key=lambda size: -size.sizes.get(leading, 0))  # a model is called again with more rows than before
     fresh = max(1, count // FRESH_DIVISOR)
     taken = (*required, *late)
-    own = draw_sizes(
-        problem, base, (*OF_THE_CANDIDATE, *COMPARISONS), seed, fresh, source=source, on_cpu=False, taken=taken
-    )
-    wanted = max(0, count - len(own.sizes) - len(taken))
+    own = draw_sizes(problem, base, OF_THE_CANDIDATE, seed, fresh, source=source, on_cpu=False, taken=taken)
+    taken = (*taken, *own.sizes)
+    compared = draw_sizes(
+        problem, base, COMPARISONS, seed, MAX_COMPARISON_SIZES, source=source, on_cpu=False, taken=taken
+    ).sizes
+    taken = (*taken, *compared)
+    wanted = max(0, count - len(required) - len(late) - len(own.sizes))
     pool = draw_pool(problem, tuple(sorted(base.items())), False, seed >> 16, count)
-    unused = [size for size in pool if size.sizes not in [t.sizes for t in (*taken, *own.sizes)]]
+    unused = [size for size in pool if size.sizes not in [t.sizes for t in taken]]
     shared = unused[: wanted // 2]
     shared += random.Random(seed).sample(unused[wanted // 2 :], min(len(unused) - len(shared), wanted - len(shared)))
-    return [*own.sizes, *shared, *late], own.notes
+    return [*own.sizes, *compared, *shared, *late], own.notes
 
 
 def trace_requests(problem: Problem, selection: Selection, device: str, seed: int) -> list[SizeRequest]:

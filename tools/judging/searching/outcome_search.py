@@ -50,9 +50,9 @@ Tell = Callable[[], list[ToldComparison]]
 class OutcomeSearch:
     """The search of one verdict."""
 
-    def __init__(self, expect: Expect, check: Callable[[ExpectedOutputs, int], None], tell: Tell | None) -> None:
+    def __init__(self, expect: Expect, check: Callable[[ExpectedOutputs, int], None], tell: Tell) -> None:
         """expect: a changed draw and what should come of it, None where the reference is not accurate on it. check: one
-        call of the candidate on it, compared; raises Failed. tell: None where nobody knows of outcomes.
+        call of the candidate on it, compared; raises Failed.
         """
         self._expect, self._tell, self._check = expect, tell, check
         self._told: dict[int, ToldComparison] = {}
@@ -65,15 +65,12 @@ class OutcomeSearch:
         self._draws: list[SearchedDraw] = []
         self._seconds = 0.0
 
-    def run(self, numbers: Sequence[float] = ()) -> None:
-        """Searches for the missing outcomes of all comparisons at once. Raises Failed where the candidate is wrong.
-
-        numbers: that are known to be compared with, beside those that comparisons tell.
-        """
+    def run(self) -> None:
+        """Searches for the missing outcomes of all comparisons at once. Raises Failed where the candidate is wrong."""
         began = time.monotonic()
         try:
             self._listen(None)
-            for change in self._changes(numbers):
+            for change in self._changes():
                 if len(self._draws) >= MAX_DRAWS:
                     break
                 self._try(change)
@@ -81,7 +78,7 @@ class OutcomeSearch:
             self._seconds, self._last = time.monotonic() - began, None
 
     def _listen(self, change: Change | None) -> None:
-        for told in self._tell() if self._tell is not None else ():
+        for told in self._tell():
             self._told[told.number] = told
             if told.nearest is None:
                 continue
@@ -112,10 +109,10 @@ class OutcomeSearch:
         produced = missing - len(self._missing())
         self._draws.append(SearchedDraw(change=str(change)[:200], used=expected is not None, produced=produced))
 
-    def _changes(self, numbers: Sequence[float]) -> Iterator[Change]:
+    def _changes(self) -> Iterator[Change]:
         """Yields a draw of all numbers that are compared with, then further ones as long as an outcome is missing."""
         constants = [told.constant for told in self._told.values() if told.constant is not None]
-        if usable := self._usable([*self._turning_numbers(), *constants, *numbers]):
+        if usable := self._usable([*self._turning_numbers(), *constants]):
             yield Put(usable)
         if self._missing() and (usable := self._usable(self._numbers_of_functions())):
             yield Put(usable)
