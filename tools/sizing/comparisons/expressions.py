@@ -1,4 +1,4 @@
-"""Evaluates the whole-number arithmetic of a candidate's text, as a syntax tree and without running it."""
+"""Evaluates the arithmetic of a candidate's text, as a syntax tree and without running it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
+from typing import Any
 
+Number = int | float
 LARGEST = 1 << 40
 """Largest magnitude of a number: what is beyond it is no size."""
 MAX_EXPONENT = 40
@@ -15,7 +17,7 @@ MAX_DEPTH = 12
 
 
 class NotANumber(Exception):
-    """The expression is no arithmetic of whole numbers, or it leaves their range."""
+    """The expression is no arithmetic of numbers, or it leaves their range."""
 
 
 def constant_value(node: ast.AST) -> int | None:
@@ -24,10 +26,10 @@ def constant_value(node: ast.AST) -> int | None:
         value = evaluate(node, {})
     except NotANumber:
         return None
-    return value if value >= 0 else None
+    return int(value) if value >= 0 and value == int(value) else None
 
 
-def evaluate(node: ast.AST, variables: Mapping[str, int], depth: int = MAX_DEPTH) -> int:
+def evaluate(node: ast.AST, variables: Mapping[str, int], depth: int = MAX_DEPTH) -> Number:
     """Returns the value of an expression; a comparison gives 0 or 1.
 
     variables: the value of each opaque part, by its text (`rows`, `x.shape[0]`). Raises NotANumber.
@@ -35,7 +37,7 @@ def evaluate(node: ast.AST, variables: Mapping[str, int], depth: int = MAX_DEPTH
     if not depth:
         raise NotANumber
     if isinstance(node, ast.Constant):
-        return _whole(node.value)
+        return _literal(node.value)
     if variables and isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         text = ast.unparse(node)
         if text in variables:
@@ -46,13 +48,14 @@ def evaluate(node: ast.AST, variables: Mapping[str, int], depth: int = MAX_DEPTH
     return value
 
 
-def _composed(node: ast.AST, value_of: Callable[[ast.AST], int]) -> int:
+def _composed(node: ast.AST, value_of: Callable[[ast.AST], Number]) -> Number:
     if isinstance(node, ast.BinOp):
         return _binary(type(node.op), value_of(node.left), value_of(node.right))
     if isinstance(node, ast.UnaryOp):
         value = value_of(node.operand)
-        unary: dict[type, int] = {ast.USub: -value, ast.UAdd: value, ast.Invert: ~value, ast.Not: int(not value)}
-        return unary[type(node.op)]
+        if isinstance(node.op, ast.Invert):
+            return ~int(value)
+        return {ast.USub: -value, ast.UAdd: value, ast.Not: int(not value)}[type(node.op)]
     if isinstance(node, ast.BoolOp):
         values = [bool(value_of(part)) for part in node.values]
         return int(all(values) if isinstance(node.op, ast.And) else any(values))
@@ -66,7 +69,7 @@ def _composed(node: ast.AST, value_of: Callable[[ast.AST], int]) -> int:
     raise NotANumber
 
 
-def _compare(op: ast.cmpop, left: ast.AST, right: ast.AST, value_of: Callable[[ast.AST], int]) -> bool:
+def _compare(op: ast.cmpop, left: ast.AST, right: ast.AST, value_of: Callable[[ast.AST], Number]) -> bool:
     value = value_of(left)
     if isinstance(op, ast.In | ast.NotIn):
         return _is_among(value, right, value_of) is isinstance(op, ast.In)
@@ -76,19 +79,19 @@ def _compare(op: ast.cmpop, left: ast.AST, right: ast.AST, value_of: Callable[[a
     return bool(compare(value, value_of(right)))
 
 
-def _is_among(value: int, node: ast.AST, value_of: Callable[[ast.AST], int]) -> bool:
+def _is_among(value: Number, node: ast.AST, value_of: Callable[[ast.AST], Number]) -> bool:
     """Says whether a value is an element of a written-out collection or of a range."""
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         return value in [value_of(element) for element in node.elts]
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "range" and 1 <= len(node.args) <= 3:
-        bounds = [value_of(argument) for argument in node.args]
+        bounds = [int(value_of(argument)) for argument in node.args]
         if len(bounds) == 3 and not bounds[2]:
             raise NotANumber
         return value in range(*bounds)
     raise NotANumber
 
 
-def _called(node: ast.Call, value_of: Callable[[ast.AST], int]) -> int:
+def _called(node: ast.Call, value_of: Callable[[ast.AST], Number]) -> Number:
     name = ast.unparse(node.func).rpartition(".")[2]
     if name == "len" and len(node.args) == 1:
         return _length(node.args[0], value_of)
@@ -99,11 +102,11 @@ def _called(node: ast.Call, value_of: Callable[[ast.AST], int]) -> int:
         raise NotANumber
     try:
         return function(*[value_of(argument) for argument in node.args])
-    except (TypeError, ZeroDivisionError, ValueError) as error:
+    except (TypeError, ArithmeticError, ValueError) as error:
         raise NotANumber from error
 
 
-def _length(node: ast.AST, value_of: Callable[[ast.AST], int]) -> int:
+def _length(node: ast.AST, value_of: Callable[[ast.AST], Number]) -> int:
     """Returns the length of a text or a collection that is written out, perhaps repeated."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
         return len(node.value)
@@ -112,51 +115,53 @@ def _length(node: ast.AST, value_of: Callable[[ast.AST], int]) -> int:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         for collection, times in ((node.left, node.right), (node.right, node.left)):
             if isinstance(collection, ast.Constant | ast.List | ast.Tuple):
-                return _length(collection, value_of) * value_of(times)
+                return _length(collection, value_of) * int(value_of(times))
     raise NotANumber
 
 
-def _binary(op: type[ast.operator], left: int, right: int) -> int:
+def _binary(op: type[ast.operator], left: Number, right: Number) -> Number:
     work = OPERATORS.get(op)
     if work is None or (op in EXPONENTS and not 0 <= right <= MAX_EXPONENT):
         raise NotANumber
     try:
-        return work(left, right)
-    except ZeroDivisionError as error:
+        value = work(left, right)
+    except (TypeError, ArithmeticError) as error:  # bits of a fraction; a division by zero
         raise NotANumber from error
+    if isinstance(value, complex):
+        raise NotANumber
+    return value
 
 
-def _whole(value: object) -> int:
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, int | float) and abs(value) <= LARGEST and float(value).is_integer():
-        return int(value)
+def _literal(value: object) -> Number:
+    if isinstance(value, int | float) and abs(value) <= LARGEST:
+        return int(value) if value == int(value) else value
     raise NotANumber
 
 
-def _divided(left: int, right: int) -> int:
-    """Divides as `/` does, where nothing is left over."""
-    if left % right:
-        raise NotANumber
-    return left // right
+def _divided(left: Number, right: Number) -> Number:
+    """Divides as `/` does; a whole number where nothing is left over."""
+    return left / right if left % right else left // right
 
 
 def _next_power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Number]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.LShift: operator.lshift,
     ast.Pow: operator.pow, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.RShift: operator.rshift,
     ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.Div: _divided,
 }  # fmt: skip
 EXPONENTS = (ast.LShift, ast.Pow, ast.RShift)
-COMPARISONS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.Is: operator.eq, ast.IsNot: operator.ne,
 }  # fmt: skip
-FUNCTIONS: dict[str, Callable[..., int]] = {
-    "min": min, "max": max, "minimum": min, "maximum": max, "abs": abs, "int": int, "pow": pow,
+FUNCTIONS: dict[str, Callable[..., Number]] = {
+    "min": min, "max": max, "minimum": min, "maximum": max, "abs": abs, "int": int,
+    "pow": lambda a, b: _binary(ast.Pow, a, b),
     "cdiv": lambda a, b: -(-a // b), "next_power_of_2": _next_power_of_two, "divmod": lambda a, b: a // b,
-    "gcd": math.gcd,
+    "gcd": math.gcd, "float": float, "round": round, "floor": math.floor, "ceil": math.ceil, "sqrt": math.sqrt,
+    "rsqrt": lambda a: 1 / math.sqrt(a), "exp": math.exp, "exp2": lambda a: 2.0**a, "log": math.log,
+    "log2": math.log2, "log10": math.log10, "isqrt": math.isqrt,
 }  # fmt: skip

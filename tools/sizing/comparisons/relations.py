@@ -1,6 +1,6 @@
 """Comparisons in a candidate's text, as relations between the extents of a problem.
 
-A relation has at most three variables, which are opaque parts of the text (`K`, `x.shape[0]`, `x.numel()`), and whole
+A relation has at most three variables, which are opaque parts of the text (`K`, `x.shape[0]`, `x.numel()`), and
 numbers. Which extent a variable stands for is not known: it is bound to each extent in turn, or to the extent of its
 name alone where there is one. Of a relation both outcomes are of interest.
 
@@ -52,14 +52,18 @@ class Relation:
         except NotANumber:
             return None
 
-    def difference(self, values: Mapping[str, int]) -> int | None:
-        """Returns the left side less the right side of a single comparison; None for any other relation."""
-        if not isinstance(self._node, ast.Compare) or len(self._node.ops) != 1:
-            return None
-        try:
-            return evaluate(self._node.left, values) - evaluate(self._node.comparators[0], values)
-        except NotANumber:
-            return None
+    @property
+    def comparisons(self) -> list[ast.Compare]:
+        """The comparisons of two sides of which it is made."""
+        return [part for part in ast.walk(self._node) if isinstance(part, ast.Compare) and len(part.ops) == 1]
+
+
+def difference(comparison: ast.Compare, values: Mapping[str, int]) -> float | None:
+    """Returns the left side less the right side of a comparison; None where it is not defined."""
+    try:
+        return evaluate(comparison.left, values) - evaluate(comparison.comparators[0], values)
+    except NotANumber:
+        return None
 
 
 def numbers_in(source: str) -> tuple[int, ...]:
@@ -104,7 +108,8 @@ def _rank(relation: Relation) -> tuple[bool, int]:
     """Orders equations and remainders first, then thresholds, then orders of two variables."""
     parts = list(ast.walk(relation._node))
     equation = any(isinstance(part, ast.Eq | ast.NotEq | ast.Mod | ast.In | ast.NotIn) for part in parts)
-    return (not equation and not relation.numbers, len(relation.variables))
+    has_number = any(isinstance(part, ast.Constant) for part in parts)
+    return (not equation and not has_number, len(relation.variables))
 
 
 def _comparisons(function: ast.AST) -> Iterator[ast.expr]:
@@ -205,7 +210,7 @@ def _variables(node: ast.AST) -> Iterator[str]:
     elif constant_value(node) is not None:
         return
     elif isinstance(node, ast.Constant):
-        raise NotANumber
+        evaluate(node, {})
     else:
         for child in ast.iter_child_nodes(node):
             yield from _variables(child)

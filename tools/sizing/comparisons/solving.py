@@ -1,21 +1,23 @@
 """Solves a relation of a candidate's text for small extents: those at which it is true, and those at which it is not.
 
 Each variable of the relation is bound to a dimension, or to the product of all. All dimensions but one are given some
-extents. The last one is tried where a straight line through two differences of the sides is zero, at multiples, parts
-and sums of the others, and near the numbers of the relation.
+extents. The last one is tried where the difference of the two sides of a comparison changes its sign, at multiples,
+parts and sums of the others, and near the numbers of the relation.
 
-Example: for `3 * m - 7 == 2 * n` and m = 67 the differences at n = 1024 and 2048 give the zero n = 97.
+Example: for `3 * m - 7 == 2 * n` and m = 67 the difference changes its sign between n = 64 and 128: at n = 97. For
+`10.64 < log2(columns) < 11.89` it does so at 1596 and 3795.
 """
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelwright.tools.sizing.arithmetic import is_power_of_two
-from kernelwright.tools.sizing.comparisons.relations import Relation
+from kernelwright.tools.sizing.comparisons.relations import Relation, difference
 from kernelwright.tools.sizing.goals import Context, Extents, Goal
 
 EXTENTS = (96, 67, 64, 37, 128, 33, 24, 17, 12, 7, 5, 4, 3, 2, 1)
@@ -30,8 +32,10 @@ LEAST_MARGIN = 128
 SMALL_NUMBER = 16
 """Numbers up to this may be compared with any extent; larger ones only with an extent that is beyond them."""
 MAX_SOLUTIONS = 24
-LINE = (1 << 10, 1 << 11)
-"""Extents through whose differences a line is laid."""
+SCANNED = tuple(1 << power for power in range(18))
+"""Extents between which a change of sign is looked for."""
+MAX_CHANGES = 4
+"""Changes of sign that are looked at, of all comparisons of a relation together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +93,8 @@ class BoundRelation:
         """Returns extents of one dimension beside those of the others."""
         numbers = self.relation.numbers
         candidates: list[int] = []
-        low, high = (self.relation.difference(self.values({**extents, last: extent})) for extent in LINE)
-        if low is not None and high is not None and low != high:
-            zero = round(LINE[0] - low * (LINE[1] - LINE[0]) / (high - low))
-            candidates += [zero, zero - 1, zero + 1]
+        for below in itertools.islice(self._changes_of_sign(last, extents), MAX_CHANGES):
+            candidates += [below + 1, below, below + 2, below - 1]
         others = list(extents.values())
         for other in {*others, math.prod(others), sum(others)} if others else ():
             for times in (*TIMES, *numbers, other):
@@ -101,6 +103,23 @@ class BoundRelation:
         if not others:
             candidates += [*_near(numbers), *EXTENTS]
         return [extent for extent in dict.fromkeys(candidates) if extent > 0]
+
+    def _changes_of_sign(self, last: int, extents: dict[int, int]) -> Iterator[int]:
+        """Yields the extents of one dimension after which a difference of two sides has another sign, by bisection."""
+        for comparison in self.relation.comparisons:
+
+            def side(extent: int, comparison: ast.Compare = comparison) -> int | None:
+                value = difference(comparison, self.values({**extents, last: extent}))
+                return None if value is None else (value > 0) - (value < 0)
+
+            for low, high in itertools.pairwise(SCANNED):
+                before, after = side(low), side(high)
+                if before is None or after is None or before == after:
+                    continue
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    low, high = (middle, high) if side(middle) == before else (low, middle)
+                yield low
 
 
 def relation_goals(context: Context) -> Iterator[Goal]:

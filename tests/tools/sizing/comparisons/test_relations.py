@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from bench.judge_suites import problem_of
@@ -24,7 +26,20 @@ def test_a_number_that_arithmetic_spells_is_a_number_of_the_text():
     assert 6561 in numbers_in("limit = 3 ** 8")
 
 
-@pytest.mark.parametrize("text", ["n < 2 ** 10 ** 9", "n < 1 << 10 ** 12", "n < 9 // 0", "n < ('a' * 5)", "n <"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n < 2 ** 10 ** 9",
+        "n < 1 << 10 ** 12",
+        "n < 9 // 0",
+        "n < ('a' * 5)",
+        "n <",
+        "n < pow(10, 10 ** 9)",
+        "n < (-8) ** 0.5",
+        "n < math.exp(999)",
+        "n < math.log(0)",
+    ],
+)
 def test_arithmetic_that_ends_nowhere_has_no_outcome(text: str):
     for relation in relations_in(f"def f(n):\n    return {text}\n"):
         assert relation.holds({"n": 5}) is None
@@ -54,6 +69,10 @@ def test_masks_of_lanes_and_texts_are_no_relations_of_extents():
         ("3 * m - 7 == 2 * n", lambda s: 3 * s["m"] - 7 == 2 * s["n"]),
         ("k in (37, 41)", lambda s: s["k"] in (37, 41)),
         ("not k ^ (n << 1)", lambda s: s["k"] == 2 * s["n"]),
+        ("10.99 < tl.log2(k.to(tl.float32)) < 11.01", lambda s: 10.99 < math.log2(s["k"]) < 11.01),
+        ("(math.sqrt(k) > 30.5) & (math.sqrt(k) < 30.6)", lambda s: 30.5 < math.sqrt(s["k"]) < 30.6),
+        ("m / n == 1.5", lambda s: s["m"] / s["n"] == 1.5),
+        ("math.exp(-k / 100) < 0.00012", lambda s: math.exp(-s["k"] / 100) < 0.00012),
         ("k in range(1500, 1510)", lambda s: s["k"] in range(1500, 1510)),
     ],
 )
