@@ -18,7 +18,7 @@ from kernelwright.tools.compiling.reads_and_writes import writes_what_it_reads
 from kernelwright.tools.compiling.text.closure import Contents
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.tracing.shared_memory import SharedMemory
-from kernelwright.tools.tracing.trace import Launch, Trace, Traced, all_steps, tensors_in
+from kernelwright.tools.tracing.trace import Launch, Trace, Traced, all_steps, tensors_of_launch
 
 _ATOMIC = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:atom|red)\.", re.MULTILINE)
 _NUMBER = re.compile(r"^(\s*)mov\.u32(\s+)(%r\d+),\s*%ctaid\.([xyz]);", re.MULTILINE)
@@ -56,7 +56,7 @@ def _given_memory_twice(trace: Trace) -> set[str]:
     memory = SharedMemory(steps, ())
     found = set[str]()
     for launch in launches:
-        places = Counter(memory.storage(number) for number in tensors_in(launch.args))
+        places = Counter(memory.storage(number) for number in tensors_of_launch(launch))
         if places and max(places.values()) > 1:
             found.add(launch.kernel)
     return found

@@ -21,7 +21,17 @@ from kernelwright.tools.references.operators import operator_named
 from kernelwright.tools.references.prepared_problem import PreparedProblem
 from kernelwright.tools.replaying.replayer import Watched
 from kernelwright.tools.report import Census, Cheat, Failed, Failure, Fault, OwnWork, clean_text
-from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Trace, Traced, all_steps, tensors_in
+from kernelwright.tools.tracing.trace import (
+    Choice,
+    Launch,
+    Operator,
+    Step,
+    Trace,
+    Traced,
+    all_steps,
+    tensors_in,
+    tensors_of_launch,
+)
 
 MODES = ("strict", "share", "report")
 MOVING_OPERATORS = frozenset(
@@ -187,7 +197,7 @@ def depends_on_a_launch(trace: Trace) -> bool:
     written: set[int] = set()
     for step in all_steps(steps_of(trace)):
         if isinstance(step, Launch):
-            written |= {places.of(n) for n in tensors_in(step.args)}
+            written |= {places.of(n) for n in tensors_of_launch(step)}
         elif isinstance(step, Operator):
             used = list(tensors_in(step.args)) + list(tensors_in(step.kwargs))
             made = list(tensors_in(step.out))

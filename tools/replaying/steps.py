@@ -20,7 +20,17 @@ from kernelwright.tools.replaying.interpreter.cpu_operators import STAND_INS
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.values import Json, Reader, Table, forged_trace, reader
 from kernelwright.tools.report import Failed, Failure, Fault
-from kernelwright.tools.tracing.trace import Choice, Data, Launch, Operator, Step, all_steps, tensors_in
+from kernelwright.tools.tracing.trace import (
+    Choice,
+    Data,
+    Launch,
+    Operator,
+    Step,
+    addressed_tensors,
+    all_steps,
+    tensors_in,
+    tensors_of_launch,
+)
 
 MAX_ALLOCATED_BYTES = 1 << 30
 """Bytes that one call may allocate on a CPU, those of tensors that it has dropped again included."""
@@ -83,6 +93,13 @@ class Call:
 Prepared = Callable[[Table, Call], None]
 
 
+class Arguments(dict[str, Any]):
+    """The arguments of a launch by parameter."""
+
+    reached: Sequence[Any] = ()
+    """Tensors whose addresses lie in tensors among the arguments."""
+
+
 class Steps:
     """A sequence of steps, ready to be run."""
 
@@ -130,7 +147,7 @@ def numbers_used(step: Operator | Launch | Data) -> list[int]:
     """Returns the numbers of the tensors that a step reads."""
     if isinstance(step, Operator):
         return [*tensors_in(step.args), *tensors_in(step.kwargs)]
-    return list(tensors_in(step.args)) if isinstance(step, Launch) else []
+    return tensors_of_launch(step) if isinstance(step, Launch) else addressed_tensors(step)
 
 
 def numbers_made(step: Operator | Launch | Data) -> list[int]:
@@ -300,21 +317,32 @@ def _poison_beyond(tensor: Any, before: int, byte: int) -> None:
 def _launch(step: Launch, device: str) -> Prepared:
     readers: list[tuple[str, Reader]] = [(name, reader(value, device)) for name, value in step.args.items()]
 
+    reached = list(tensors_in(step.reaches))
+
     def run(table: Table, call: Call) -> None:
         if call.launches:
-            call.launch(step.kernel, step.grid, {name: one.read(table) for name, one in readers}, table)
+            arguments = Arguments({name: one.read(table) for name, one in readers})
+            arguments.reached = [table[number] for number in reached]
+            call.launch(step.kernel, step.grid, arguments, table)
 
     return run
 
 
 def _data(step: Data, device: str) -> Prepared:
-    """The tensor is made and brought to the device now; every run gets a copy of it."""
+    """The tensor is made and brought to the device now; every run gets a copy of it, with the addresses of that run."""
     import torch
 
     held = decoded(step).to(device)
+    if step.addresses and held.dtype not in (torch.int64, torch.uint64):
+        raise forged_trace("holds addresses in a tensor of another type")
+    if any(not 0 <= place < held.numel() for place, _, _ in step.addresses):
+        raise forged_trace("holds addresses beyond a tensor")
 
     def run(table: Table, call: Call) -> None:
-        table[step.t] = torch.clone(held, memory_format=torch.preserve_format)
+        made = table[step.t] = torch.clone(held, memory_format=torch.preserve_format)
+        for place, tensor, offset in step.addresses:
+            [number] = tensors_in(tensor)  # one kernel each: a graph may capture that
+            made.view(torch.int64).view(-1)[place].fill_(table[number].data_ptr() + offset)
 
     return run
 

@@ -118,7 +118,7 @@ class Watch(TorchDispatchMode):
 
         def watched(kernel: str, grid: tuple[int, int, int], args: dict[str, Any], table: Any) -> None:
             with self.off(), _disable_current_modes():  # what this asks of torch is looked at by nobody
-                before = _held(_smallest(_tensors(args)))
+                before = _held(_smallest(_tensors([args, getattr(args, "reached", ())])))
                 launch(kernel, grid, args, table)
                 self._note(before, [table[n] for n in self._kept if n in table])
 

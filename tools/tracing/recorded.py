@@ -4,7 +4,6 @@ change memory.
 
 from __future__ import annotations
 
-import base64
 import functools
 from typing import Any
 
@@ -64,7 +63,7 @@ def _step_difference(one: Step, other: Step) -> str:
         pairs = [("the grid of a launch", one["grid"], other["grid"])]
         pairs += [(f"`{n}` of a launch", value, other["args"].get(n)) for n, value in one["args"].items()]
     elif "data" in one and "data" in other:
-        return "the values of a tensor that the host makes" + (_FROM_DATA_PTR if _hold_addresses(one, other) else "")
+        return "the values of a tensor that the host makes"
     else:
         return f"{one.get('op') or 'a launch'} where there was another"
     name, before, now = next((p for p in pairs if p[1] != p[2]), ("its result", None, None))
@@ -78,15 +77,6 @@ _FROM_DATA_PTR = ", an address by data_ptr(): hand the tensor itself to the kern
 
 def _is_address(*numbers: int) -> bool:
     return all(pretend_gpu.is_address(number) for number in numbers)
-
-
-def _hold_addresses(*steps: Step) -> bool:
-    """Whether the host has written addresses into both of two tensors."""
-    if any(step["dtype"] not in ("int64", "uint64") for step in steps):
-        return False
-    words = [memoryview(base64.b64decode(step["data"])).cast("Q") for step in steps]
-    changed = [pair for pair in zip(*words, strict=False) if pair[0] != pair[1]]
-    return bool(changed) and all(_is_address(*pair) for pair in changed)
 
 
 def input_tensors(call: dict[str, Any]) -> set[int]:

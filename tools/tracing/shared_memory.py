@@ -7,7 +7,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from kernelwright.tools.references.operators import operator_named
-from kernelwright.tools.tracing.trace import Data, Launch, Operator, Step, all_steps, tensors_in
+from kernelwright.tools.tracing.trace import (
+    Data,
+    Launch,
+    Operator,
+    Step,
+    addressed_tensors,
+    all_steps,
+    tensors_in,
+    tensors_of_launch,
+)
 
 VIEWS = ("_unsafe_view", "_reshape_alias")
 """Operators that may give a view, and do not say so in their schema."""
@@ -50,13 +59,13 @@ def numbers_of(step: Operator | Launch | Data) -> tuple[list[int], list[int]]:
     """Returns the numbers of the tensors that a step is given, and of those that it gives."""
     if isinstance(step, Operator):
         return [*tensors_in(step.args), *tensors_in(step.kwargs)], list(tensors_in(step.out))
-    return (list(tensors_in(step.args)), []) if isinstance(step, Launch) else ([], [step.t])
+    return (tensors_of_launch(step), []) if isinstance(step, Launch) else (addressed_tensors(step), [step.t])
 
 
 def written_by(step: Operator | Launch | Data) -> Iterator[int]:
     """Yields the numbers of the tensors that a step writes to: by an operator's schema; a launch may write to all."""
     if isinstance(step, Launch):
-        yield from tensors_in(step.args)
+        yield from tensors_of_launch(step)
     func = operator_named(step.op) if isinstance(step, Operator) else None
     if func is None or not isinstance(step, Operator):
         return

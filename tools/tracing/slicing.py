@@ -18,11 +18,11 @@ Parts = tuple[Step, set[int], set[int]]
 def read_and_written(step: Step) -> tuple[set[int], set[int]]:
     """Numbers of the tensors that a step reads or writes, and of those that it makes."""
     if "kernel" in step:
-        return set(tensors_in(list(step["args"].values()))), set()
+        return set(tensors_in([*step["args"].values(), step.get("reaches", [])])), set()
     if "op" in step:
         return set(tensors_in(step["args"])) | set(tensors_in(step["kwargs"])), set(tensors_in(step["out"]))
     if "data" in step:
-        return set(), {step["t"]}
+        return set(tensors_in(step.get("addresses", []))), {step["t"]}
     used, made = set[int](), set[int]()
     for inner in step["alternatives"]:
         for one in inner:
@@ -79,7 +79,8 @@ def renamed(value: Json, names: dict[int, int]) -> Json:
             others = {k: renamed(v, names) for k, v in value.items() if k != "args"}
             return others | {"args": {k: renamed(v, names) for k, v in value["args"].items()}}
         if "t" in value and isinstance(value["t"], int):
-            return {**value, "t": names.get(value["t"], value["t"])}
+            others = {k: renamed(v, names) for k, v in value.items() if k != "t"}
+            return {**others, "t": names.get(value["t"], value["t"])}
         return {k: renamed(v, names) for k, v in value.items()}
     if isinstance(value, list):
         return [renamed(v, names) for v in value]

@@ -17,12 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.tracing.kernels import NotPlain, Texts, plain
-from kernelwright.tools.tracing.pretended_gpu.fake_gpu import VALUES
-from kernelwright.tools.tracing.trace import MAX_DATA_BYTES, MAX_STEPS, Json
+from kernelwright.tools.tracing.pretended_gpu.fake_gpu import VALUES, tensor_at
+from kernelwright.tools.tracing.trace import MAX_DATA_BYTES, MAX_STEPS, Json, tensors_in
 
 Step = dict[str, Any]
 _SILENT = ("prim", "prims_guard")
 MAX_TENSORS = 200_000
+LEAST_ADDRESS = 1 << 20
+"""Numbers under it are taken for no address."""
 
 
 class TooLong(RuntimeError):
@@ -43,6 +45,8 @@ class Tape(TorchDispatchMode):
         self._alive: list[torch.Tensor] = []
         self.storages: list[int] = []
         """For each tensor, by number, the identity of its storage."""
+        self._reach: dict[int, set[int]] = {}
+        """For a storage that holds addresses, the numbers of the tensors that begin there."""
         self._data = 0
         self._generators: dict[tuple[int, int], torch.Generator] = {}
         """Generators of the host's own that have drawn, by their identity and seed, in the order of their numbers."""
@@ -70,15 +74,37 @@ class Tape(TorchDispatchMode):
 
     def _write_data(self, number: int, tensor: torch.Tensor) -> None:
         with torch.utils._python_dispatch._disable_current_modes():
-            values = tensor.detach().cpu().contiguous()
+            values = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            addresses = self._addresses(values)
             raw = bytes(values.view(-1).view(torch.uint8).tolist()) if values.numel() else b""
         self._data += len(raw)
         if self._data > MAX_DATA_BYTES // 2:
             raise TooLong("more data of the host's own than a trace may hold")
         self._append({
             "t": number, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": [int(n) for n in tensor.shape],
-            "data": base64.b64encode(raw).decode(),
+            "data": base64.b64encode(raw).decode(), "addresses": addresses,
         })  # fmt: skip
+        self._note_reach(number, {n for _, tensor, _ in addresses for n in tensor.values()})
+
+    def _addresses(self, values: torch.Tensor) -> list[list[Any]]:
+        """The addresses of tensors among the values, as a trace holds them; afterwards the values are zero there."""
+        if values.dtype not in (torch.int64, torch.uint64):
+            return []
+        found: list[list[Any]] = []
+        flat = values.view(torch.int64).view(-1)
+        for place in (flat >= LEAST_ADDRESS).nonzero().view(-1).tolist():
+            if (at := tensor_at(int(flat[place]))) is not None:
+                found.append([place, {"t": self.number(at[0])}, at[1]])
+        flat[[place for place, _, _ in found]] = 0
+        return found
+
+    def _note_reach(self, number: int, tensors: set[int]) -> None:
+        if tensors:
+            self._reach.setdefault(self.storages[number], set()).update(tensors)
+
+    def _reached(self, numbers: Iterable[int]) -> set[int]:
+        """Numbers of the tensors whose addresses lie in the memory of these tensors."""
+        return {n for number in numbers for n in self._reach.get(self.storages[number], ())}
 
     # -------------------------------------------------------------- values
     def value(self, value: Any) -> Json:
@@ -172,7 +198,8 @@ class Tape(TorchDispatchMode):
         """Writes one launch down. kernel: its key in the trace; args: by parameter."""
         written = {name: self.value(v) for name, v in args.items()}
         self.launches += 1
-        self._append({"kernel": kernel, "grid": list(grid), "args": written})
+        reached = [{"t": number} for number in sorted(self._reached(tensors_in(written)))]
+        self._append({"kernel": kernel, "grid": list(grid), "args": written, "reaches": reached})
 
     def choice(self, name: str, alternatives: list[list[Step]], labels: list[str]) -> None:
         """Writes down that one of these lists of steps is to be run. Name and labels are shortened to 120 and 200
@@ -197,12 +224,19 @@ class Tape(TorchDispatchMode):
                 return own(*args, **kwargs)
         if func.namespace in _SILENT or _is_symbolic([*args, *kwargs.values()]):
             return func(*args, **kwargs)
+        if func is torch.ops.aten._to_copy.default and kwargs.get("dtype") is args[0].dtype:
+            kwargs = {name: value for name, value in kwargs.items() if name != "dtype"}  # moved, and not converted
         # arguments first: what the host made itself is written down before it is used
         written = [self.value(a) for a in args], {k: self.value(v) for k, v in kwargs.items()}
         made = func(*args, **kwargs)
         if not _has_tensor([*args, *kwargs.values(), made]):
             return made  # of types alone (promote_types): there is nothing to replay
-        self._append({"op": str(func), "args": written[0], "kwargs": written[1], "out": self.value(made)})
+        out = self.value(made)
+        self._append({"op": str(func), "args": written[0], "kwargs": written[1], "out": out})
+        if self._reach and (reached := self._reached(tensors_in([*written[0], written[1]]))):
+            for number in tensors_in(out):
+                if self._alive[number].dtype in (torch.int64, torch.uint64):
+                    self._note_reach(number, reached)
         return made
 
 

@@ -126,6 +126,8 @@ class Launch(Strict):
     grid: tuple[int, int, int]
     args: dict[str, Json] = {}
     """Parameter -> value, constexprs left out."""
+    reaches: tuple[Json, ...] = ()
+    """Tensors whose addresses lie in tensors among the arguments, as {"t": number}."""
     line: int = 0
 
 
@@ -137,6 +139,10 @@ class Data(Strict):
     shape: tuple[int, ...]
     data: str
     """Base64 of the contiguous little-endian bytes."""
+    addresses: tuple[tuple[int, Json, int], ...] = ()
+    """Elements that hold an address: their place, the tensor as {"t": number}, and bytes from where that begins. Their
+    bytes in `data` are zero.
+    """
     line: int = 0
 
 
@@ -291,6 +297,16 @@ def all_steps(steps: Any) -> Iterator[Operator | Launch | Data]:
                 yield from alternative
         else:
             yield step
+
+
+def tensors_of_launch(launch: Launch) -> list[int]:
+    """Returns the numbers of the tensors that a launch is given, and of those whose addresses it is given."""
+    return [*tensors_in(launch.args), *tensors_in(launch.reaches)]
+
+
+def addressed_tensors(data: Data) -> list[int]:
+    """Returns the numbers of the tensors whose addresses a tensor of the host's own holds."""
+    return [number for _, tensor, _ in data.addresses for number in tensors_in(tensor)]
 
 
 def output_leaves(value: Json) -> Iterator[Json]:

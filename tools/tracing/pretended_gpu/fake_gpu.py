@@ -146,16 +146,29 @@ def _address(tensor: Any) -> int:
     """Returns the address as on a GPU: storages begin at multiples of 256 bytes, and a view at its offset."""
     storage = tensor.untyped_storage()._cdata
     address = (_laid.get(storage, storage) << 8) + int(tensor.storage_offset()) * tensor.dtype.itemsize
-    _told_addresses.add(address)
+    _told_addresses[address] = tensor
     return address
 
 
-_told_addresses: set[int] = set()
+_told_addresses: dict[int, torch.Tensor] = {}
+"""Addresses that the host code has been told, and the tensor that begins there."""
 
 
 def is_address(number: int) -> bool:
     """Whether the host code has been told this number as the address of a tensor."""
     return number in _told_addresses
+
+
+def tensor_at(address: int) -> tuple[torch.Tensor, int] | None:
+    """The tensor whose memory holds an address that follows from one that was told, and the bytes from its beginning;
+    None where there is none.
+    """
+    if address in _told_addresses:
+        return _told_addresses[address], 0
+    for begin, tensor in _told_addresses.items():
+        if 0 <= address - begin < tensor.untyped_storage().nbytes():
+            return tensor, address - begin
+    return None
 
 
 def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
