@@ -10,7 +10,6 @@ from typing import Any
 from kernelwright.tools.comparing.choices.near_ties import naming_equals
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.exactness.steps import StepReach, raise_reach
-from kernelwright.tools.comparing.exactness.usual_forms import usual_forms
 from kernelwright.tools.comparing.pieces import distance, raise_to_distance
 from kernelwright.tools.comparing.tolerance import (
     perturb,
@@ -84,11 +83,13 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOut
     The reference on inputs moved by a few ulps shows where the problem is ill-conditioned in its inputs: each element
     its own way, and each row as one, as rounding moves a sum of equal terms. One such move may leave a row by luck
     where it was, hence several. None shows what is lost on the way: of 1 + tanh(x) near -1 little is left, and where a
-    row is one number eager may be right in all of it by luck. So floating outputs are off by no less than eager is on
-    inputs nearby, where the reference can be run on those. Nor by less than what follows from which of equal values
-    `topk` names.
+    row is one number eager may be right in all of it by luck. So floating outputs are off by no less than other
+    roundings of intermediate results make of them (exactness/random_rounding.py). Nor by less than what follows from
+    which of equal values `topk` names.
     """
     import torch
+
+    from kernelwright.tools.comparing.exactness.random_rounding import outputs_rounded_at_random
 
     if expected.special() and expected.exact is not None:
         return _outputs_as_wrong_as_eager_nearby(prepared, expected)
@@ -106,17 +107,15 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOut
             inputs = perturb_rows(expected.inputs, seed, PERTURBATION_ULPS, HALF_PERTURBATION_ULPS)
             other = run_on(prepared, expected, expected.weights, inputs)
             _raise_to_distances(off, expected.exact, other)
-        with (usual := usual_forms()):
-            other = run_on(prepared, expected, expected.weights, expected.inputs)
-        if usual.seen:
-            _raise_to_distances(off, expected.exact, other)
         for last in (False, True):
             with (naming := naming_equals(last)):
                 other = run_on(prepared, expected, expected.weights, expected.inputs)
             if naming.seen:
                 _raise_to_distances(off, expected.exact, other)
         del other
-        _raise_to_distances(off, *_outputs_of_inputs_nearer_zero(prepared, expected, expected.rng))
+        for outputs in outputs_rounded_at_random(prepared, expected):
+            _raise_to_distances(off, expected.exact, outputs)
+            del outputs  # before the next are worked out
     return [
         s if gap is None else _add_distance(r, gap) for r, s, gap in zip(expected.exact, perturbed, off, strict=True)
     ]

@@ -127,8 +127,17 @@ def as_rows(tensor: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def widened(tensor: Tensor) -> Tensor:
-    """float32 of a float8 tensor, for which torch has next to no operators; every other tensor as it is."""
-    return tensor.float() if is_float8(tensor.dtype) else tensor
+    """Returns float32 of a float8 tensor and signed numbers of an unsigned one, for which torch has next to no
+    operators; every other tensor as it is. Numbers of 64 bits keep their bits: the upper half becomes negative.
+    """
+    import torch
+
+    if is_float8(tensor.dtype):
+        return tensor.float()
+    if tensor.dtype == torch.uint64:
+        return tensor.view(torch.int64)
+    signed = {torch.uint16: torch.int32, torch.uint32: torch.int64}.get(tensor.dtype)
+    return tensor if signed is None else tensor.to(signed)
 
 
 def is_float8(dtype: Any) -> bool:
@@ -137,7 +146,9 @@ def is_float8(dtype: Any) -> bool:
 
 
 def real_parts(tensor: Tensor) -> Tensor:
-    """What can be compared element by element: pairs of a complex tensor, float32 of a float8 one."""
+    """Returns what can be compared element by element: pairs of a complex tensor, float32 of a float8 one, signed
+    numbers of an unsigned one.
+    """
     import torch
 
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else widened(tensor)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import time
 import traceback
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,6 +134,8 @@ class PreparedProblem:
     """Whether eager differs from float64 wherever it rounds."""
     never_rounded: dict[int, bool] = field(default_factory=dict)
     """Outputs of which it was tried whether eager is float64's on every draw."""
+    at_base: weakref.ref[PreparedProblem] | None = None
+    """The problem at the size after which this one was prepared; None at that size itself."""
     searches: bool = False
     """Whether it searches in what has to be sorted: inputs that are so stay so in every draw."""
     exponentiates_products: bool = False
@@ -213,6 +216,7 @@ def prepare_problem(
     if like is None:
         _find_random_outputs(prepared, before, outputs)
     else:
+        prepared.at_base = weakref.ref(like)
         prepared.searches, prepared.exponentiates_products = like.searches, like.exponentiates_products
     if is_too_large_for_float64(device, [*before, *outputs]):
         prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")

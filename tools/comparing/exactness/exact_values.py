@@ -32,8 +32,9 @@ def kind_of_output(
 ) -> ArithmeticKind:
     """Returns how output `number` comes about, for a candidate with other values than eager's.
 
-    One that some operator might round is exact if eager is float64's on this draw and on others; that is tried once a
-    problem. One that no operator seems to round is not exact where eager and float64 differ: a constant of the
+    One that some operator might round is exact if eager is float64's on this draw and on others, at this size and at the
+    problem's base size; that is tried once a size. (With one column x / |x| is 1 whatever x is, and kernels round what
+    they divide by.) One that no operator seems to round is not exact where eager and float64 differ: a constant of the
     reference has more digits than float32 then, or the work was done where torch does not see it.
     """
     import torch
@@ -48,23 +49,30 @@ def kind_of_output(
     if kind is ArithmeticKind.EXACT or is_coarse or not prepared.shows_rounding:
         return kind
     if number not in prepared.never_rounded:
-        prepared.never_rounded[number] = _never_rounds(prepared, expected, number)
+        prepared.never_rounded[number] = _never_rounds(prepared, expected.rng, number)
     return ArithmeticKind.EXACT if prepared.never_rounded[number] else kind
 
 
-def _never_rounds(prepared: PreparedProblem, expected: ExpectedOutputs, number: int) -> bool:
-    """Whether eager is float64's on draws of its own, with other weights where there are some."""
+def _never_rounds(prepared: PreparedProblem, seed: int, number: int) -> bool:
+    """Returns whether eager is float64's on draws of its own, with other weights where there are some; at the base
+    size, too, while that is in memory.
+    """
     import torch
 
-    if expected.exact is None or expected.exact[number].numel() < MIN_ELEMENTS:
-        return False
-    model = perturbed_model(prepared, expected.rng) if weights_of(prepared) else None
+    model = perturbed_model(prepared, seed) if weights_of(prepared) else None
     for draw in TRIED_DRAWS:
         with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
-            drawn = expected_outputs(prepared, draw, expected.rng + 1, model=model)
+            drawn = expected_outputs(prepared, draw, seed + 1, model=model)
+            if drawn.exact is None or drawn.exact[number].numel() < MIN_ELEMENTS:
+                return False
             if not _rounds_nothing(drawn, number):
                 return False
-    return True
+    base = None if prepared.at_base is None else prepared.at_base()
+    if base is None or base.exact_seconds is None:
+        return True
+    if number not in base.never_rounded:
+        base.never_rounded[number] = _never_rounds(base, seed, number)
+    return base.never_rounded[number]
 
 
 def _rounds_nothing(expected: ExpectedOutputs, number: int) -> bool:

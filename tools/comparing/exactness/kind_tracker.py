@@ -112,16 +112,14 @@ def _kind_of_result(func: Any, args: Any, named: Any, result: torch.Tensor, kind
         name = "floor_divide"
     if name in STEP_OPERATORS and kind > ArithmeticKind.EXACT:
         return ArithmeticKind.STEPPED
-    return max(kind, ArithmeticKind.ROUNDED) if _rounds(func, name, args, result) else kind
+    if func.overloadpacket.__name__ in CONVERTING_OPERATORS:  # of eight bits the largest are converted in several ways
+        return max(kind, ArithmeticKind.ROUNDED) if result.itemsize == 1 else kind
+    return max(kind, ArithmeticKind.ROUNDED) if may_round(func, args) else kind
 
 
-def _rounds(func: Any, name: str, args: Any, result: torch.Tensor) -> bool:
-    """Whether two correct ways to work out a floating result may differ. name: the operator's, without the underscore
-    of operators that write in place. A conversion to nearest has one result; of
-    numbers of eight bits the largest ones are converted in several ways.
-    """
-    if func.overloadpacket.__name__ in CONVERTING_OPERATORS:
-        return result.itemsize == 1
+def may_round(func: Any, args: Any) -> bool:
+    """Returns whether two correct ways to work out a floating result of an operator may differ."""
+    name = func.overloadpacket.__name__.removesuffix("_")
     if func.is_view or only_moves_data(func):
         return False
     if name == "index_put":

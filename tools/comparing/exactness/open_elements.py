@@ -1,6 +1,7 @@
 """Finds elements of which nothing is asked: those that follow from a float which no integer type can hold (NaN, an
-infinity, a number out of range: what a cast makes of it differs between processors), and those for which a function as
-kernels write it has no answer (tanh of an infinity by exp).
+infinity, a number out of range: what a cast makes of it differs between processors), those for which a function as
+kernels write it has no answer (tanh of an infinity by exp), and those for which the reference itself has none where its
+intermediate results are rounded otherwise (softmax of scores over 2^30, half a unit of whose last place is over 88).
 """
 
 from __future__ import annotations
@@ -24,17 +25,22 @@ def fill_open_elements(
     prepared: PreparedProblem, expected: ExpectedOutputs, number: int, candidate: torch.Tensor
 ) -> torch.Tensor | None:
     """Returns the candidate's output `number` with eager's values where nothing is asked; None where that is nowhere.
-    Where a function has no answer, it is NaN alone that is let pass.
+    Where a function has no answer, it is NaN alone that is let pass, and numbers that are not finite where other
+    roundings leave none.
     """
     import torch
 
     eager = expected.eager[number]
     undefined = where_casts_are_undefined(prepared, expected)[number]
-    if candidate.is_floating_point() and bool(torch.isnan(candidate).any()):
-        failing = where_usual_forms_fail(prepared, expected)[number]
-        if failing is not None:
-            silent = failing & torch.isnan(candidate)
-            undefined = silent if undefined is None else undefined | silent
+    if candidate.is_floating_point():
+        for failing, silent in (
+            (where_usual_forms_fail, torch.isnan(candidate)),
+            (where_other_roundings_fail, ~torch.isfinite(candidate) & torch.isfinite(eager)),
+        ):
+            known = silent if undefined is None else silent & ~undefined
+            if bool(known.any()) and (open_elements := failing(prepared, expected)[number]) is not None:
+                silent &= open_elements
+                undefined = silent if undefined is None else undefined | silent
     if undefined is None or not bool(undefined.any()):
         return None
     return torch.where(undefined, eager, candidate)
@@ -70,6 +76,25 @@ def where_usual_forms_fail(prepared: PreparedProblem, expected: ExpectedOutputs)
         if forms.seen:
             found = [_nan_where_float(other, eager) for other, eager in zip(made, expected.eager, strict=True)]
     return found
+
+
+def where_other_roundings_fail(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[torch.Tensor | None]:
+    """Returns a boolean for each element of each floating output, true in rows where the reference is not finite once
+    its intermediate results are rounded otherwise; None for every other output.
+    """
+    import torch
+
+    from kernelwright.tools.comparing.exactness.random_rounding import outputs_rounded_at_random
+
+    failing: list[torch.Tensor | None] = [None] * len(expected.eager)
+    with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
+        for outputs in outputs_rounded_at_random(prepared, expected):
+            for number, (output, eager) in enumerate(zip(outputs, expected.eager, strict=True)):
+                if isinstance(output, torch.Tensor) and output.is_floating_point() and output.shape == eager.shape:
+                    fails = ~torch.isfinite(output)
+                    fails = fails.any(-1, keepdim=True).expand_as(fails) if fails.dim() else fails
+                    failing[number] = fails if failing[number] is None else failing[number] | fails
+    return failing
 
 
 def _nan_where_float(other: Any, eager: Any) -> torch.Tensor | None:
