@@ -10,8 +10,9 @@ import torch.nn.functional as F
 
 from bench import tolerance as bench
 from kernelwright.tools.comparing.comparison import describe, failure_of, form, kernelbench_close, measure
+from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.forms_of_outputs import flatten
-from kernelwright.tools.comparing.tolerance import Tolerance, perturb, rows_of, scale_towards_zero, tiles
+from kernelwright.tools.comparing.tolerance import Tolerance, perturb, real_parts, rows_of, scale_towards_zero, tiles
 from kernelwright.tools.report import Fault, Pattern
 
 torch.manual_seed(7)
@@ -105,6 +106,18 @@ def test_whole_numbers_are_exact_unless_eager_itself_is_off():
 
 def _quantised(x, scale):
     return torch.round(x / scale).clamp(-128, 127)
+
+
+@pytest.mark.parametrize(("dtype", "signed"), [(torch.uint16, 32), (torch.uint32, 64), (torch.uint64, 64)])
+def test_unsigned_numbers_are_compared_as_signed_ones_for_which_a_gpu_has_operators(dtype, signed):
+    eager = torch.tensor([0, 7, torch.iinfo(dtype).max // 2 - 1] * 32).to(dtype)
+    wrong = torch.tensor([0, 7, 9] * 32).to(dtype)
+    assert real_parts(eager).dtype == getattr(torch, f"int{signed}")
+    for kind in (ArithmeticKind.EXACT, ArithmeticKind.STEPPED):
+        assert measure(eager.clone(), eager, eager.clone(), kind=kind).check.passed
+        found = measure(wrong, eager, eager.clone(), kind=kind)
+        assert found.mismatch.wrong == 32
+        assert found.mismatch.first.got == 9
 
 
 def test_a_rounding_that_falls_on_the_other_side_is_no_fault_where_eager_jumps_too():

@@ -93,7 +93,8 @@ def where_other_roundings_fail(prepared: PreparedProblem, expected: ExpectedOutp
                 if isinstance(output, torch.Tensor) and output.is_floating_point() and output.shape == eager.shape:
                     fails = ~torch.isfinite(output)
                     fails = fails.any(-1, keepdim=True).expand_as(fails) if fails.dim() else fails
-                    failing[number] = fails if failing[number] is None else failing[number] | fails
+                    earlier = failing[number]
+                    failing[number] = fails if earlier is None else earlier | fails
     return failing
 
 

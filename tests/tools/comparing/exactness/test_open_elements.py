@@ -62,3 +62,33 @@ def test_tanh_by_exp_has_no_answer_for_an_infinity_and_another_number_is_no_answ
     assert fill_open_elements(prepared, expected, 0, wrong) is None
     lost = torch.where(x == eager, torch.nan, eager)
     assert fill_open_elements(prepared, expected, 0, torch.full_like(lost, torch.nan)).isnan().any()
+
+
+SOFTMAX = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x / 0.7, -1)
+def get_inputs():
+    return [torch.randn(23, 300)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_product_that_is_fused_with_the_subtraction_of_a_rounded_maximum_may_be_nan_for_huge_scores_alone():
+    prepared = prepare_problem(Problem(name="softmax", source=SOFTMAX), "cpu", 1)
+    expected = expected_outputs(prepared, Draw.SCALED, 5)
+    [x], [eager] = expected.inputs, expected.eager
+    scores = x.double() / 0.7
+    fused = torch.exp((scores - scores.float().amax(-1, keepdim=True)).float())
+    answer = fused / fused.sum(-1, keepdim=True)
+    assert bool(answer.isnan().any())
+    filled = fill_open_elements(prepared, expected, 0, answer)
+    assert filled is not None
+    assert not filled.isnan().any()
+    filled = fill_open_elements(prepared, expected, 0, torch.full_like(eager, torch.nan))
+    huge = scores.abs().amax(-1) > 1e12
+    assert not filled[huge].isnan().any()
+    assert filled[scores.abs().amax(-1) < 1e8].isnan().all()
+    assert fill_open_elements(prepared, expected, 0, torch.where(huge[:, None], 5.0, eager)) is None

@@ -6,7 +6,6 @@ from functools import cache, partial
 
 import pytest
 import torch
-from tests.tools.comparing.exactness.degenerate_cases import DEVELOPED, REPORTED, Case
 
 from kernelwright.tools.comparing.by_draw import measure_by_draw
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
@@ -14,8 +13,13 @@ from kernelwright.tools.comparing.exactness.exact_values import kind_of_output
 from kernelwright.tools.comparing.exactness.open_elements import fill_open_elements
 from kernelwright.tools.comparing.perturbed_outputs import may_move, outputs_of_perturbed_inputs
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem
-from kernelwright.tools.references.prepared_problem import expected_outputs, prepare_problem
+from kernelwright.tools.references.prepared_problem import (
+    ExpectedOutputs,
+    PreparedProblem,
+    expected_outputs,
+    prepare_problem,
+)
+from tests.tools.comparing.exactness.degenerate_cases import DEVELOPED, REPORTED, Case
 
 SIZES = ((24, 1), (1, 1), (2, 2), (2047, 1))
 CASES = (*DEVELOPED, *REPORTED)
