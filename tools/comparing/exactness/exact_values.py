@@ -34,8 +34,8 @@ def kind_of_output(
 
     One that some operator might round is exact if eager is float64's on this draw and on others, at this size and at
     the problem's base size; that is tried once a size. (With one column x / |x| is 1 whatever x is, and kernels round
-    what they divide by.) One that no operator seems to round is not exact where eager and float64 differ: a constant of the
-    reference has more digits than float32 then, or the work was done where torch does not see it.
+    what they divide by.) One that no operator seems to round is not exact where eager and float64 differ: a constant
+    of the reference has more digits than float32 then, or the work was done where torch does not see it.
     """
     import torch
 

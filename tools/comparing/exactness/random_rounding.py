@@ -48,6 +48,13 @@ them whole.
 """
 
 
+_COMPARING = """
+    eq ne lt le gt ge isclose isfinite isinf isnan isneginf isposinf signbit argmax argmin
+"""
+COMPARING_OPERATORS = frozenset(_COMPARING.split())
+"""Operators with whole or boolean results, which follow from the operands as they are."""
+
+
 class Direction(Enum):
     """How operands are read: off at random, or every second one upwards and the others downwards."""
 
@@ -129,14 +136,8 @@ def _computes(func: Any, args: Any) -> bool:
     is_conversion = _name_of(func) in CONVERTING_OPERATORS
     is_drawn = torch.Tag.nondeterministic_seeded in func.tags
     returns_numbers = any("Tensor" in str(result.type) for result in func._schema.returns)
-    return returns_numbers and not is_conversion and not is_drawn and may_round(func, args) and not _compares(func)
-
-
-_COMPARING = frozenset("eq ne lt le gt ge isclose isfinite isinf isnan isneginf isposinf signbit argmax argmin".split())
-
-
-def _compares(func: Any) -> bool:
-    return _name_of(func) in _COMPARING
+    selects = _name_of(func) in COMPARING_OPERATORS
+    return returns_numbers and not (is_conversion or is_drawn or selects) and may_round(func, args)
 
 
 @functools.cache
