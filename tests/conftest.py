@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.gpu_lock import gpu_lock
+
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
     from kernelwright.tools.problem import Problem
@@ -91,6 +93,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_call(item: pytest.Item) -> None:
     """What a test draws is the same, whether or not its fixtures were there already."""
     _seed()
+
+
+@pytest.fixture(autouse=True)
+def shares_the_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keeps other GPU tests of this machine waiting while a test marked `alone_on_gpu` runs."""
+    if request.node.get_closest_marker("gpu") is None or not gpu_present():
+        yield
+        return
+    with gpu_lock(alone=request.node.get_closest_marker("alone_on_gpu") is not None):
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

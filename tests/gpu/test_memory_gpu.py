@@ -16,7 +16,7 @@ from kernelwright.tools.pipeline import Evaluator  # noqa: E402
 from kernelwright.tools.problem import Problem  # noqa: E402
 from kernelwright.tools.replaying.allocations import Allocations  # noqa: E402
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone_on_gpu]
 REFERENCE = """
 import torch
 import torch.nn as nn
