@@ -84,7 +84,6 @@ def _varying_paths(own: dict[str, int], others: list[dict[str, int]]) -> set[str
 
 def attempt_draft(asked: Attempts, free: IsFreeNumber, strict: bool, tf32: bool) -> dict[str, Any]:
     """Returns the fields of a Draft. Raises DraftRefused, and the exceptions of the problem, torch or Inductor."""
-    from kernelwright.policies.inductor.lowering.generating import generate
     from kernelwright.policies.inductor.tracing.graph import trace
     from kernelwright.policies.inductor.writing.candidate import write_candidate
 
@@ -97,7 +96,7 @@ def attempt_draft(asked: Attempts, free: IsFreeNumber, strict: bool, tf32: bool)
     traced.numbers = tuple(map(traced.constructor_name, numbers))
     wanted = [p for p in traced.sizes.fixed() if _size_varies(p, asked)]
     traced.required = _required([*traced.sizes.fixed(), *numbers], traced, asked)
-    made = write_candidate(traced, generate(traced), tf32)
+    made = write_candidate(traced, _generated(traced), tf32)
     if strict and made.library_calls:
         left = dict.fromkeys(made.library_calls)
         raise DraftRefused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
@@ -107,6 +106,26 @@ def attempt_draft(asked: Attempts, free: IsFreeNumber, strict: bool, tf32: bool)
         "fixed_sizes": [*traced.fixed, *(f"{a} = {b}" for a, b in traced.equalities)],
         "symbols": len(traced.sizes.where),
     }  # fmt: skip
+
+
+def _generated(traced: Any) -> Any:
+    """Generates the code of a traced module. Where Inductor fails it does so once more without fusing kernels: most of
+    its failures come from kernels that it fused and cannot write.
+    """
+    from torch._inductor import config
+
+    from kernelwright.policies.inductor.lowering.generating import generate
+
+    try:
+        return generate(traced)
+    except DraftRefused:
+        raise
+    except Exception as error:  # whatever Inductor raises; its own reason is told where the second attempt fails, too
+        try:
+            with config.patch(max_fusion_size=1):
+                return generate(traced)
+        except Exception:
+            raise error from None
 
 
 def _slices_end_outside(traced: Any, asked: Attempts) -> bool:

@@ -6,6 +6,7 @@ is used here.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 MAX_SPLITS_OF_A_REDUCTION = 264
@@ -41,6 +42,7 @@ def configure_inductor(own_products: bool) -> None:
     _order_by_symbols()
     _known_splits()
     _split_by_symbols()
+    _undecided_without_ranges()
     split: Any = InductorChoices.reduction_split_factor
 
     def capped(*given: Any, **named: Any) -> int:
@@ -70,6 +72,29 @@ def _known_splits() -> None:
 
     splits.plain = plain  # type: ignore[attr-defined]
     tiling_utils.get_pw_red_splits = splits  # type: ignore[assignment]
+
+
+def _undecided_without_ranges() -> None:
+    """A comparison that has a loop's index in it is undecided where torch is not told the range of the index. torch 2.13
+    asks for such comparisons itself, while it simplifies a modulus, and ends in an assertion.
+    """
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    plain: Any = ShapeEnv._maybe_evaluate_static
+    if hasattr(plain, "plain"):
+        return
+
+    @functools.wraps(plain)  # with the functions of its cache
+    def evaluated(self: Any, expression: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return plain(self, expression, *args, **options)
+        except AssertionError as error:
+            if "vr must not be None" not in str(error):
+                raise
+            return None
+
+    evaluated.plain = plain  # type: ignore[attr-defined]
+    ShapeEnv._maybe_evaluate_static = evaluated  # type: ignore[method-assign]
 
 
 def _split_by_symbols() -> None:

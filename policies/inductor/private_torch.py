@@ -62,6 +62,7 @@ PRIVATE_NAMES = (
     "torch._inductor.virtualized:ops",
     "torch._subclasses.fake_tensor:FakeTensorMode",
     "torch.fx.experimental.proxy_tensor:disable_proxy_modes_tracing",
+    "torch.fx.experimental.symbolic_shapes:ShapeEnv._maybe_evaluate_static",
     "torch.fx.experimental.symbolic_shapes:ShapeEnv._set_replacement",
     "torch.fx.experimental.symbolic_shapes:ShapeEnv.create_symbol",
     "torch.fx.experimental.symbolic_shapes:ShapeEnv.create_symintnode",

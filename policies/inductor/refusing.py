@@ -100,7 +100,8 @@ def _operators(value: Any) -> Iterable[str]:
         parts = str(value.target).split(".")
         yield parts[1] if parts[0] in ("aten", "prims") and len(parts) > 1 else parts[-1]
     elif module.startswith("torch._inductor"):
-        for part in getattr(value, "snodes", None) or [value]:
+        snodes = getattr(value, "snodes", None)  # of a class it is a function
+        for part in snodes if isinstance(snodes, list | tuple) and snodes else [value]:
             origins = getattr(getattr(part, "node", None), "origins", None) or getattr(part, "origins", None) or ()
             for node in sorted(origins if isinstance(origins, Iterable) else (), key=str):
                 yield from _operators(node)

@@ -26,6 +26,11 @@ def replace_functions() -> None:
     from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
     from kernelwright.policies.inductor.functions.interpolation import interpolation
     from kernelwright.policies.inductor.functions.linear_layer import linear
+    from kernelwright.policies.inductor.functions.operators.losses import (
+        ctc_loss,
+        multi_margin_loss,
+        multilabel_margin_loss,
+    )
     from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
     from kernelwright.policies.inductor.functions.ranking import ordering_functions
     from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
@@ -41,6 +46,8 @@ def replace_functions() -> None:
         "instance_norm": instance_norm,
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
         "bilinear": bilinear, "conv1d": conv1d, "glu": glu, "embedding_bag": embedding_bag,
+        "ctc_loss": ctc_loss,
+        "multilabel_margin_loss": multilabel_margin_loss, "multi_margin_loss": multi_margin_loss,
         "interpolate": interpolation(functional.interpolate), "upsample": interpolation(functional.interpolate),
         "float": Real, "grid_sample": grid_sampling(functional.grid_sample),
     }  # fmt: skip
@@ -52,7 +59,7 @@ def replace_functions() -> None:
     replaced: list[tuple[Any, str, Any]] = [
         (torch, "group_norm", _group_norm_of_torch),
         *((torch._VF, name, function) for name, function in recurrent_functions().items()),
-        *((torch, f.__name__, f) for f in (stack, cat, cdist, polar)),
+        *((torch, f.__name__, f) for f in (stack, cat, cdist, polar, kron, tensordot)),
         (torch, "complex", complex_of),
         *(
             (owner, f.__name__, f)
@@ -61,6 +68,7 @@ def replace_functions() -> None:
         ),
         (torch.nn.modules.transformer, "_detect_is_causal_mask", asks_for_a_causal_mask),
         (torch, "tensor", tensor_of(torch.tensor)),
+        (torch, "as_tensor", tensor_of(torch.as_tensor)),
         (torch, "linspace", _linspace(torch.linspace)),
         *((torch, name, function) for name, function in statistics_functions().items()),
         *((torch, name, function) for name, function in factories_without_generator()),
@@ -265,6 +273,31 @@ def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:
     rows = left.reshape(-1, inner) @ weight.permute(1, 0, 2).reshape(inner, out * outer)
     made = (rows.reshape(*left.shape[:-1], out, outer) * right.unsqueeze(-2)).sum(-1)
     return made if bias is None else made + bias
+
+
+def kron(input: Any, other: Any) -> Any:
+    """Writes `torch.kron` as products of all pairs, with the axes of both side by side."""
+    axes = max(input.dim(), other.dim())
+    left = input.reshape(*[1] * (axes - input.dim()), *input.shape)
+    right = other.reshape(*[1] * (axes - other.dim()), *other.shape)
+    pairs = [(a, b) for a, b in zip(left.shape, right.shape, strict=True)]
+    outer = left.reshape([n for a, _ in pairs for n in (a, 1)]) * right.reshape([n for _, b in pairs for n in (1, b)])
+    return outer.reshape([a * b for a, b in pairs])
+
+
+def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+    """Writes `torch.tensordot` as a product of two matrices. Raises DraftRefused for `out`."""
+    if out is not None:
+        raise DraftRefused("tensordot with out= has no kernel: assign its result")
+    summed: Any = (list(range(-dims, 0)), list(range(dims))) if isinstance(dims, int) else dims
+    left, right = (
+        [n % x.dim() for n in ([d] if isinstance(d, int) else d)] for x, d in zip((a, b), summed, strict=True)
+    )
+    rows = [n for n in range(a.dim()) if n not in left]
+    columns = [n for n in range(b.dim()) if n not in right]
+    inner = math.prod(a.shape[n] for n in left)
+    matrix = a.permute(rows + left).reshape(-1, inner) @ b.permute(right + columns).reshape(inner, -1)
+    return matrix.reshape([a.shape[n] for n in rows] + [b.shape[n] for n in columns])
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:

@@ -7,10 +7,16 @@ from typing import Any
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.loop_forms import TensorPieces
 from kernelwright.policies.inductor.tracing.loops import keeps_loops
+from kernelwright.policies.inductor.tracing.numbers import select_sizes
 from kernelwright.policies.inductor.tracing.slices import clip_to_axis
 
 
 def get_item(x: Any, index: Any) -> Any:
+    """x[index], with the sizes that it is made of where x is made of sizes."""
+    return select_sizes(_part(x, index), x, index)
+
+
+def _part(x: Any, index: Any) -> Any:
     """x[index]; an integer that is a symbol, or a tensor of one, selects, where C++ would ask for its number, and a
     slice ends in its axis.
     """
@@ -105,7 +111,7 @@ def parting_functions() -> list[tuple[str, Any]]:
     def unbind(input: Any, dim: int = 0) -> Any:
         return TensorPieces(input, dim, keep=False) if _counted(input.shape[dim]) else plain_unbind(input, dim)
 
-    return [("split", split), ("unbind", unbind), ("chunk", chunk)]
+    return [("split", split), ("unbind", unbind), ("chunk", chunk), ("tensor_split", tensor_split)]
 
 
 def _counted(size: Any) -> bool:
@@ -124,6 +130,24 @@ def chunk(input: Any, chunks: Any, dim: int = 0) -> Any:
     step = (size + chunks - 1) // chunks
     count = chunks if isinstance(chunks, int) and size % chunks == 0 else int((size + step - 1) // step)
     return tuple(input.narrow(dim, i * step, step if i < count - 1 else size - i * step) for i in range(count))
+
+
+def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
+    """Writes `torch.tensor_split` with ends that are computed from the size: the first parts are one longer where the
+    size is no multiple of their number. Raises DraftRefused where a tensor says where to split.
+    """
+    import torch
+
+    size = input.shape[dim]
+    if isinstance(indices_or_sections, torch.Tensor):
+        raise DraftRefused("tensor_split by a tensor has sizes that depend on data", advice="give it a list")
+    if isinstance(indices_or_sections, list | tuple):
+        ends = [*indices_or_sections, size]
+        whole = [slice(None)] * (dim % input.dim())
+        return tuple(get_item(input, (*whole, slice(a, b))) for a, b in zip([0, *ends], ends, strict=False))
+    count = int(indices_or_sections)
+    ends = [i * (size // count) + torch.sym_min(i, size % count) for i in range(count + 1)]
+    return tuple(input.narrow(dim, a, b - a) for a, b in zip(ends, ends[1:], strict=False))
 
 
 def unfold(x: Any, dimension: int, size: Any, step: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelwright.policies.inductor.functions.convolution_gradients import convolution_backward
+from kernelwright.policies.inductor.functions.operators import library_operators
 from kernelwright.policies.inductor.functions.quantiles import quantile
 from kernelwright.policies.inductor.functions.searching import searching_decompositions
 from kernelwright.policies.inductor.refusing import DraftRefused
@@ -31,7 +32,7 @@ def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:
     """
     import torch
 
-    own = _operators() | searching_decompositions()
+    own = _operators() | searching_decompositions() | library_operators()
     if not partial:
         own[torch.ops.aten.convolution_backward.default] = convolution_backward
     return {operator: _or_not_implemented(function) for operator, function in own.items()} if partial else own

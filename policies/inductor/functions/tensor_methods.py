@@ -9,6 +9,7 @@ from typing import Any
 
 from kernelwright.policies.inductor.refusing import PROBLEM, DraftRefused
 from kernelwright.policies.inductor.tracing.loops import is_tracing_forward
+from kernelwright.policies.inductor.tracing.numbers import known_sizes
 
 PASSING_ON = ("proxy_tensor.py", "torch/overrides.py", "torch/utils/_device.py")
 """Files of torch through which a call of the problem's goes."""
@@ -18,12 +19,37 @@ def tensor_methods() -> list[tuple[str, Any]]:
     """Name and function of each."""
     import torch
 
-    return [("__deepcopy__", deep_copy), ("fill_diagonal_", fill_diagonal_), ("item", _item(torch.Tensor.item))]
+    return [
+        ("__deepcopy__", deep_copy), ("fill_diagonal_", fill_diagonal_), ("item", _item(torch.Tensor.item)),
+        ("tolist", _tolist(torch.Tensor.tolist)),
+        *((name, _not_numpy(getattr(torch.Tensor, name))) for name in ("numpy", "__array__")),
+    ]  # fmt: skip
+
+
+def _not_numpy(plain: Any) -> Any:
+    def numpy(x: Any, *args: Any, **options: Any) -> Any:
+        """Refuses an array of numpy in forward, which computes on the CPU."""
+        if is_tracing_forward():
+            raise DraftRefused("forward computes with numpy, on the CPU", advice="write it with functions of torch")
+        return plain(x, *args, **options)
+
+    return numpy
+
+
+def _tolist(plain: Any) -> Any:
+    def tolist(x: Any) -> Any:
+        """Sizes that a tensor was made of, as they are. Other numbers of a tensor are not known in forward."""
+        sizes = known_sizes(x)
+        return plain(x) if sizes is None else sizes
+
+    return tolist
 
 
 def _item(plain: Any) -> Any:
     def item(x: Any) -> Any:
         """In forward the number as a tensor, which computes as a number does; what needs its value asks for it."""
+        if (size := known_sizes(x)) is not None:
+            return size
         return number_of(x) if is_tracing_forward() and _asked_by_the_problem() else plain(x)
 
     return item

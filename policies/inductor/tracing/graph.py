@@ -14,7 +14,7 @@ from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived
 from kernelwright.policies.inductor.tracing.execution import examples, plain_outputs
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
-from kernelwright.policies.inductor.tracing.loops import LoopForm, Loops, Unsuited, tracing_loops
+from kernelwright.policies.inductor.tracing.loops import LoopForm, Loops, Unlearned, Unsuited, tracing_loops
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.tracing.randomness import (
     RANDOMNESS_ADVICE,
@@ -38,10 +38,6 @@ from kernelwright.policies.inductor.values.known import KnownValuesMode
 
 MAX_OPERATORS = 8000
 """Operators of one graph, at most: a recurrence that is written as a loop is unrolled, and ends here."""
-
-
-LOOPING_FUNCTIONS = re.compile(r"\b(LSTM|GRU|RNN)\b|sort|topk|kthvalue|median")
-"""Texts of problems whose functions may have a loop over a size."""
 
 
 TAKES_GRADIENTS = re.compile(r"\bautograd\b|\.backward\(|requires_grad")
@@ -118,11 +114,13 @@ def trace(
     their paths, where slices may end outside of their axes (slices.py). Raises DraftRefused, and what the problem or
     torch raises.
     """
-    form = LoopForm.NESTED
+    form, learns = LoopForm.NESTED, has_loops(source)
     while True:
-        loops = Loops(form)
+        loops = Loops(form, learns)
         try:
             return _trace(source, free, loops, partial, least)
+        except Unlearned:
+            learns = True
         except Exception as error:
             inside = loops.nested and form is LoopForm.NESTED  # whatever a loop inside a loop leads to
             if not inside and (form is LoopForm.UNROLLED or not isinstance(error, Unsuited)):
@@ -190,8 +188,7 @@ def _make_graph(
         torch.no_grad(), traced.mode, enable_python_dispatcher(), torch.backends.mkldnn.flags(enabled=False),
         tracing_loops(loops), tracing_slices(traced.slices), without_draws_of_python(traced.text.source),
     ):  # fmt: skip
-        looping = LOOPING_FUNCTIONS.search(traced.text.source) or has_loops(traced.text.source)
-        if loops.form is not LoopForm.UNROLLED and looping:
+        if loops.form is not LoopForm.UNROLLED and loops.learns:
             loops.begin(learning=True)
             call(*flat)
             traced.sizes.env.pending_fresh_unbacked_symbols.clear()

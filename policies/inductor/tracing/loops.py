@@ -64,6 +64,10 @@ class Unsuited(DraftRefused):
     """A loop that has to be unrolled."""
 
 
+class Unlearned(Unsuited):
+    """A loop whose step has not been learnt, since the problem's text shows no loop: a function of torch has it."""
+
+
 class _Frame:
     """What is being run: forward, or the step of a loop."""
 
@@ -80,7 +84,9 @@ class _Frame:
 class Loops:
     """The loops of one module, in the order in which forward comes to them."""
 
-    def __init__(self, form: LoopForm) -> None:
+    def __init__(self, form: LoopForm, learns: bool) -> None:
+        """learns: whether forward is run once more before it is traced, to learn the bodies of its loops."""
+        self.learns = learns
         self.bodies: list[LoopBody] = []
         self.form = form
         self._sizes: Any = None
@@ -89,6 +95,8 @@ class Loops:
         """Where a loop is -> which of the bodies is its."""
         self._frames: list[_Frame] = [_Frame(())]
         self.learning = False
+        self.learnt = False
+        """Whether forward was run to learn the bodies of its loops."""
         self.nested = False
         """Whether there is a loop inside a loop."""
 
@@ -105,6 +113,7 @@ class Loops:
         """Has to be called before forward is run, once to learn the bodies, and once to trace it."""
         self._frames, self.learning = [_Frame(())], learning
         if learning:
+            self.learnt = True
             self.bodies.clear()
             self._known.clear()
 
@@ -127,6 +136,8 @@ class Loops:
         path = self._frames[-1].next()
         number = self._known.get(path)
         if number is None and not self.learning:
+            if not self.learnt:
+                raise Unlearned("a loop over a size in a function of torch")
             raise Unsuited("a loop over a size is not there each time that forward is run")
         step = self._sizes.step(len(self.bodies)) if number is None else self.bodies[number].step
 

@@ -22,6 +22,8 @@ def symbolic_int(*given: Any, **named: Any) -> Any:
 
     if given and isinstance(given[0], torch.SymInt | torch.SymFloat):
         return torch.sym_int(given[0])
+    if given and isinstance(size := known_sizes(given[0]), torch.SymInt | torch.SymFloat):
+        return torch.sym_int(size)
     return builtins.int(*given, **named)
 
 
@@ -87,9 +89,32 @@ def tensor_of(plain: Any) -> Any:
         if not any(isinstance(n, torch.SymInt | torch.SymFloat) for n in numbers):
             return plain(data, dtype=dtype, device=device, **options)
         real = any(isinstance(n, float | torch.SymFloat) for n in numbers)
-        return _filled(data, dtype or (torch.get_default_dtype() if real else torch.int64), device)
+        made = _filled(data, dtype or (torch.get_default_dtype() if real else torch.int64), device)
+        return made if real else with_sizes(made, data)
 
     return tensor
+
+
+SIZES_ATTRIBUTE = "sizes_of_kernelwright"
+"""Attribute of a tensor that is made of sizes: the sizes, as nested lists."""
+
+
+def with_sizes(tensor: Any, sizes: Any) -> Any:
+    """Notes the sizes that a tensor is made of; lists may be nested. Returns the tensor."""
+    setattr(tensor, SIZES_ATTRIBUTE, sizes)
+    return tensor
+
+
+def known_sizes(value: Any) -> Any:
+    """Returns the sizes that a tensor is made of, as Python has them; None for any other value."""
+    sizes = getattr(value, SIZES_ATTRIBUTE, None)
+    return list(sizes) if isinstance(sizes, tuple | list) else sizes
+
+
+def select_sizes(part: Any, whole: Any, index: Any) -> Any:
+    """Notes the sizes of a part of a tensor that is made of sizes (`torch.tensor(x.shape)[-2:]`). Returns the part."""
+    sizes = known_sizes(whole)
+    return with_sizes(part, sizes[index]) if isinstance(sizes, list) and isinstance(index, int | slice) else part
 
 
 def _numbers_in(data: Any) -> Iterator[Any]:

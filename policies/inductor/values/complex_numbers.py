@@ -316,10 +316,11 @@ _RULES: dict[str, Any] = {
     "angle": lambda p: torch.atan2(p.im, p.re),
     "exp": lambda p: _polar(torch.exp(p.re), p.im),
     "_to_copy": _converted,
+    "convert_element_type": lambda x, dtype: _converted(x, dtype=dtype),
     "_fft_r2c": _real_to_complex,
     "_fft_c2r": _complex_to_real,
     "_fft_c2c": _transform,
 }
 """Operator -> what it is by parts."""
-_MAKERS = {"view_as_complex", "complex", "polar", "_to_copy", "_fft_r2c"}
+_MAKERS = {"view_as_complex", "complex", "polar", "_to_copy", "convert_element_type", "_fft_r2c"}
 """Operators that may make a complex tensor of real ones."""

@@ -1,0 +1,48 @@
+"""Products of integers, and products by group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def int_mm(left: Any, right: Any) -> Any:
+    """Writes `torch._int_mm` as a sum of products in int32."""
+    import torch
+
+    wide = left.to(torch.int32).unsqueeze(-1) * right.to(torch.int32).unsqueeze(0)
+    return wide.sum(1, dtype=torch.int32)
+
+
+def grouped_mm(left: Any, right: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+    """Writes `torch._grouped_mm` as one product, or one batched product, whose operand is zero outside of a group.
+
+    offs: where each group ends, along the rows of a two-dimensional `left`, the columns of a two-dimensional `right`,
+    or the inner dimension where both have two.
+    """
+    if left.dim() == 3 and right.dim() == 3:
+        made = left @ right
+    elif left.dim() == 2 and right.dim() == 3:
+        made = _rows_by_group(left, right, offs)
+    elif left.dim() == 3 and right.dim() == 2:
+        made = _rows_by_group(right.mT, left.mT, offs).mT
+    else:
+        made = (_in_groups(left.mT, offs).mT) @ right.expand(offs.shape[0], *right.shape)
+    made = made if bias is None else made + bias
+    return made if out_dtype is None else made.to(out_dtype)
+
+
+def _in_groups(rows: Any, ends: Any) -> Any:
+    """Returns [group, row, column]: the rows of a group, and zeros in the place of the others."""
+    import torch
+
+    row = torch.arange(rows.shape[0], device=rows.device)
+    group = (row[:, None] >= ends[None, :]).to(torch.int64).sum(1)
+    member = torch.arange(ends.shape[0], device=rows.device)[:, None] == group[None, :]
+    return torch.where(member[:, :, None], rows[None], torch.zeros((), dtype=rows.dtype, device=rows.device))
+
+
+def _rows_by_group(rows: Any, matrices: Any, ends: Any) -> Any:
+    """Multiplies each row by the matrix of its group: the groups lie side by side along the inner dimension."""
+    groups, inner, outer = matrices.shape
+    apart = _in_groups(rows, ends).permute(1, 0, 2).reshape(rows.shape[0], groups * inner)
+    return apart @ matrices.reshape(groups * inner, outer)
