@@ -75,8 +75,8 @@ def _known_splits() -> None:
 
 
 def _undecided_without_ranges() -> None:
-    """A comparison that has a loop's index in it is undecided where torch is not told the range of the index. torch 2.13
-    asks for such comparisons itself, while it simplifies a modulus, and ends in an assertion.
+    """A comparison that has a loop's index in it is undecided where torch is not told the range of the index. While it
+    simplifies a modulus, torch 2.13 asks for such comparisons itself, and ends in an assertion.
     """
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import DraftRefused
@@ -147,7 +148,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
         return tuple(get_item(input, (*whole, slice(a, b))) for a, b in zip([0, *ends], ends, strict=False))
     count = int(indices_or_sections)
     ends = [i * (size // count) + torch.sym_min(i, size % count) for i in range(count + 1)]
-    return tuple(input.narrow(dim, a, b - a) for a, b in zip(ends, ends[1:], strict=False))
+    return tuple(input.narrow(dim, a, b - a) for a, b in itertools.pairwise(ends))
 
 
 def unfold(x: Any, dimension: int, size: Any, step: Any) -> Any:

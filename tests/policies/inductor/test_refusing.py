@@ -137,3 +137,46 @@ def test_random_numbers_that_forward_shows_are_refused_by_their_operator_and_lin
 @pytest.mark.parametrize("drawn", ["torch.randn_like(x)", "torch.zeros_like(torch.rand(x.shape)).bernoulli_()"])
 def test_random_numbers_that_nothing_shows_hinder_no_draft(drafter, drawn):
     assert drafter.draft(Problem(name="unused", source=DRAWING.format(drawn=drawn, shown="1"))).usable
+
+
+def test_a_class_of_inductor_among_the_locals_hides_no_reason():
+    class Kernel:
+        snodes = staticmethod(len)
+
+    Kernel.__module__ = "torch._inductor.scheduler"
+
+    def lowered(kernel):
+        raise AssertionError
+
+    assert operator_of(failed(lowered, Kernel())) == ""
+
+
+@pytest.mark.slow
+def test_numpy_in_forward_is_refused_with_what_to_do_instead(drafter):
+    source = NUMPY
+    refused = drafter.draft(Problem(source=source, name="numpy")).refused
+    assert refused == (
+        "forward computes with numpy, on the CPU at line 9 (y = np.tanh(x.cpu().numpy())): write it with functions "
+        "of torch"
+    )
+
+
+NUMPY = """
+import numpy as np
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        y = np.tanh(x.cpu().numpy())
+        return torch.from_numpy(y)
+
+
+def get_inputs():
+    return [torch.randn(16, 20)]
+
+
+def get_init_inputs():
+    return []
+"""
