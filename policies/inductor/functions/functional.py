@@ -20,72 +20,81 @@ from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, DraftRefused
 
 def replace_functions() -> None:
     """Puts them in the place of torch's own, for the rest of this process."""
-    import torch
+    import torch.nn.functional as functional
+
+    from kernelwright.policies.inductor.tracing.numbers import Real
+
+    for name, function in _functions_of_modules().items():
+        setattr(functional, name, with_names_of_torch(function))
+    functional.float = Real  # type: ignore[attr-defined]
+    for name in DROPOUT:
+        setattr(functional, name, _dropout(name))
+    for owner, name, function in [*_functions_of_torch(), *_functions_and_methods()]:
+        setattr(owner, name, with_names_of_torch(function))
+
+
+def _functions_of_modules() -> dict[str, Any]:
+    """Returns the functions of torch.nn.functional by their names."""
     import torch.nn.functional as functional
 
     from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
     from kernelwright.policies.inductor.functions.interpolation import interpolation
     from kernelwright.policies.inductor.functions.linear_layer import linear
-    from kernelwright.policies.inductor.functions.operators.losses import (
-        ctc_loss,
-        multi_margin_loss,
-        multilabel_margin_loss,
-    )
+    from kernelwright.policies.inductor.functions.operators.losses import loss_functions
     from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
-    from kernelwright.policies.inductor.functions.ranking import ordering_functions
-    from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
     from kernelwright.policies.inductor.functions.sampling import grid_sampling
-    from kernelwright.policies.inductor.functions.statistics import histc, statistics_functions
-    from kernelwright.policies.inductor.functions.tensor_methods import take_along_dim, tensor_methods
-    from kernelwright.policies.inductor.tracing.loop_running import cat, stack
-    from kernelwright.policies.inductor.tracing.numbers import Real, tensor_of
-    from kernelwright.policies.inductor.tracing.randomness import factories_without_generator
 
     own = {
-        "group_norm": group_norm, "scaled_dot_product_attention": attention,
-        "instance_norm": instance_norm,
+        "group_norm": group_norm, "scaled_dot_product_attention": attention, "instance_norm": instance_norm,
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
         "bilinear": bilinear, "conv1d": conv1d, "glu": glu, "embedding_bag": embedding_bag,
-        "ctc_loss": ctc_loss,
-        "multilabel_margin_loss": multilabel_margin_loss, "multi_margin_loss": multi_margin_loss,
         "interpolate": interpolation(functional.interpolate), "upsample": interpolation(functional.interpolate),
-        "float": Real, "grid_sample": grid_sampling(functional.grid_sample),
+        "grid_sample": grid_sampling(functional.grid_sample),
     }  # fmt: skip
-    for name, function in (own | pooling_functions() | whole_windows(max_pool1d)).items():
-        setattr(functional, name, function if name == "float" else with_names_of_torch(function))
-    for name in DROPOUT:
-        setattr(functional, name, _dropout(name))
+    return own | loss_functions() | pooling_functions() | whole_windows(max_pool1d)
 
-    replaced: list[tuple[Any, str, Any]] = [
+
+def _functions_of_torch() -> list[tuple[Any, str, Any]]:
+    """Returns owner, name and function of those that are no methods of tensors."""
+    import torch
+
+    from kernelwright.policies.inductor.functions.operators.products import kron, tensordot
+    from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
+    from kernelwright.policies.inductor.functions.statistics import statistics_functions
+    from kernelwright.policies.inductor.tracing.loop_running import cat, stack
+    from kernelwright.policies.inductor.tracing.numbers import tensor_of
+    from kernelwright.policies.inductor.tracing.randomness import factories_without_generator
+
+    weight_norm_owners = (torch, sys.modules["torch.nn.utils.weight_norm"])
+    return [
         (torch, "group_norm", _group_norm_of_torch),
         *((torch._VF, name, function) for name, function in recurrent_functions().items()),
         *((torch, f.__name__, f) for f in (stack, cat, cdist, polar, kron, tensordot)),
         (torch, "complex", complex_of),
-        *(
-            (owner, f.__name__, f)
-            for owner in (torch, sys.modules["torch.nn.utils.weight_norm"])
-            for f in (norm_except_dim, _weight_norm)
-        ),
+        *((owner, f.__name__, f) for owner in weight_norm_owners for f in (norm_except_dim, _weight_norm)),
         (torch.nn.modules.transformer, "_detect_is_causal_mask", asks_for_a_causal_mask),
-        (torch, "tensor", tensor_of(torch.tensor)),
-        (torch, "as_tensor", tensor_of(torch.as_tensor)),
+        *((torch, name, tensor_of(getattr(torch, name))) for name in ("tensor", "as_tensor")),
         (torch, "linspace", _linspace(torch.linspace)),
         *((torch, name, function) for name, function in statistics_functions().items()),
         *((torch, name, function) for name, function in factories_without_generator()),
-        (torch.Tensor, "__getitem__", get_item),
-        (torch.Tensor, "__setitem__", set_item),
-        (torch.Tensor, "unfold", unfold),
-        *((torch.Tensor, name, f) for name, f in tensor_methods()),
-        *((owner, name, f) for owner in (torch, torch.Tensor) for name, f in parting_functions()),
-        *((owner, name, f) for owner in (torch, torch.Tensor) for name, f in ordering_functions().items()),
-        *(
-            (owner, f.__name__, f)
-            for owner in (torch, torch.Tensor)
-            for f in (repeat_interleave, bincount, histc, take_along_dim)
-        ),
     ]
-    for owner, name, function in replaced:
-        setattr(owner, name, with_names_of_torch(function))
+
+
+def _functions_and_methods() -> list[tuple[Any, str, Any]]:
+    """Returns owner, name and function of methods of tensors, and of the functions with their names."""
+    import torch
+
+    from kernelwright.policies.inductor.functions.ranking import ordering_functions
+    from kernelwright.policies.inductor.functions.statistics import histc
+    from kernelwright.policies.inductor.functions.tensor_methods import take_along_dim, tensor_methods
+
+    both = [*parting_functions(), *ordering_functions().items()]
+    both += [(f.__name__, f) for f in (repeat_interleave, bincount, histc, take_along_dim)]
+    methods = [("__getitem__", get_item), ("__setitem__", set_item), ("unfold", unfold), *tensor_methods()]
+    return [
+        *((torch.Tensor, name, function) for name, function in methods),
+        *((owner, name, function) for owner in (torch, torch.Tensor) for name, function in both),
+    ]
 
 
 DROPOUT = {"dropout": True, "dropout1d": True, "dropout2d": True, "dropout3d": True, "alpha_dropout": False,
@@ -273,31 +282,6 @@ def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:
     rows = left.reshape(-1, inner) @ weight.permute(1, 0, 2).reshape(inner, out * outer)
     made = (rows.reshape(*left.shape[:-1], out, outer) * right.unsqueeze(-2)).sum(-1)
     return made if bias is None else made + bias
-
-
-def kron(input: Any, other: Any) -> Any:
-    """Writes `torch.kron` as products of all pairs, with the axes of both side by side."""
-    axes = max(input.dim(), other.dim())
-    left = input.reshape(*[1] * (axes - input.dim()), *input.shape)
-    right = other.reshape(*[1] * (axes - other.dim()), *other.shape)
-    pairs = [(a, b) for a, b in zip(left.shape, right.shape, strict=True)]
-    outer = left.reshape([n for a, _ in pairs for n in (a, 1)]) * right.reshape([n for _, b in pairs for n in (1, b)])
-    return outer.reshape([a * b for a, b in pairs])
-
-
-def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
-    """Writes `torch.tensordot` as a product of two matrices. Raises DraftRefused for `out`."""
-    if out is not None:
-        raise DraftRefused("tensordot with out= has no kernel: assign its result")
-    summed: Any = (list(range(-dims, 0)), list(range(dims))) if isinstance(dims, int) else dims
-    left, right = (
-        [n % x.dim() for n in ([d] if isinstance(d, int) else d)] for x, d in zip((a, b), summed, strict=True)
-    )
-    rows = [n for n in range(a.dim()) if n not in left]
-    columns = [n for n in range(b.dim()) if n not in right]
-    inner = math.prod(a.shape[n] for n in left)
-    matrix = a.permute(rows + left).reshape(-1, inner) @ b.permute(right + columns).reshape(inner, -1)
-    return matrix.reshape([a.shape[n] for n in rows] + [b.shape[n] for n in columns])
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:

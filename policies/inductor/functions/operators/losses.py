@@ -9,6 +9,11 @@ from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.loops import over_steps
 
 
+def loss_functions() -> dict[str, Any]:
+    """Returns the functions of torch.nn.functional by their names."""
+    return {f.__name__: f for f in (multilabel_margin_loss, multi_margin_loss, ctc_loss)}
+
+
 def multilabel_margin_loss(
     input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Any:

@@ -1,8 +1,11 @@
-"""Products of integers, and products by group."""
+"""Products of integers, by group, over several axes, and of all pairs."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+from kernelwright.policies.inductor.refusing import DraftRefused
 
 
 def int_mm(left: Any, right: Any) -> Any:
@@ -46,3 +49,28 @@ def _rows_by_group(rows: Any, matrices: Any, ends: Any) -> Any:
     groups, inner, outer = matrices.shape
     apart = _in_groups(rows, ends).permute(1, 0, 2).reshape(rows.shape[0], groups * inner)
     return apart @ matrices.reshape(groups * inner, outer)
+
+
+def kron(input: Any, other: Any) -> Any:
+    """Writes `torch.kron` as products of all pairs, with the axes of both side by side."""
+    axes = max(input.dim(), other.dim())
+    left = input.reshape(*[1] * (axes - input.dim()), *input.shape)
+    right = other.reshape(*[1] * (axes - other.dim()), *other.shape)
+    pairs = [(a, b) for a, b in zip(left.shape, right.shape, strict=True)]
+    outer = left.reshape([n for a, _ in pairs for n in (a, 1)]) * right.reshape([n for _, b in pairs for n in (1, b)])
+    return outer.reshape([a * b for a, b in pairs])
+
+
+def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+    """Writes `torch.tensordot` as a product of two matrices. Raises DraftRefused for `out`."""
+    if out is not None:
+        raise DraftRefused("tensordot with out= has no kernel: assign its result")
+    summed: Any = (list(range(-dims, 0)), list(range(dims))) if isinstance(dims, int) else dims
+    left, right = (
+        [n % x.dim() for n in ([d] if isinstance(d, int) else d)] for x, d in zip((a, b), summed, strict=True)
+    )
+    rows = [n for n in range(a.dim()) if n not in left]
+    columns = [n for n in range(b.dim()) if n not in right]
+    inner = math.prod(a.shape[n] for n in left)
+    matrix = a.permute(rows + left).reshape(-1, inner) @ b.permute(right + columns).reshape(inner, -1)
+    return matrix.reshape([a.shape[n] for n in rows] + [b.shape[n] for n in columns])

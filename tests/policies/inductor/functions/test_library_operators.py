@@ -4,7 +4,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kernelwright.policies.inductor.functions.functional import kron, tensordot
 from kernelwright.policies.inductor.functions.indexing import tensor_split
 from kernelwright.policies.inductor.functions.operators import floats, losses, products, resizing, segments
 
@@ -104,13 +103,13 @@ def test_distances_of_pairs_are_torch_s(p: float):
 @pytest.mark.parametrize("dims", [2, 0, ([1, 2], [0, 1]), ([-1], [1])])
 def test_products_over_several_axes_are_torch_s(dims: object):
     left, right = torch.randn(4, 5, 6), torch.randn(5, 6, 7)
-    torch.testing.assert_close(tensordot(left, right, dims), torch.tensordot(left, right, dims))
+    torch.testing.assert_close(products.tensordot(left, right, dims), torch.tensordot(left, right, dims))
 
 
 def test_products_of_all_pairs_are_torch_s():
     left, right = torch.randn(4, 5, 6), torch.randn(2, 3)
-    torch.testing.assert_close(kron(left, right), torch.kron(left, right))
-    torch.testing.assert_close(kron(right, left), torch.kron(right, left))
+    torch.testing.assert_close(products.kron(left, right), torch.kron(left, right))
+    torch.testing.assert_close(products.kron(right, left), torch.kron(right, left))
 
 
 @pytest.mark.parametrize("parts", [3, 17, 20, [2, 5], [-3]])
