@@ -177,6 +177,8 @@ def _make_graph(
         new = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaf_values]
         arguments = tuple(torch.utils._pytree.tree_unflatten(new, form))
         made = plain_outputs(torch.func.functional_call(model, weights, arguments))
+        state = {id(v) for v in weights.values()}  # a later call changes it: what this call gives is a copy
+        made = torch.utils._pytree.tree_map(lambda v: v.clone() if id(v) in state else v, made)
         traced.form = torch.utils._pytree.tree_map(lambda v: COMPLEX if is_complex(v) else None, made)
         return [torch.view_as_real(v) if is_complex(v) else v for v in torch.utils._pytree.tree_leaves(made)]
 
