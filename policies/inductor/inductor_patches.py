@@ -94,7 +94,7 @@ def _undecided_without_ranges() -> None:
             return None
 
     evaluated.plain = plain  # type: ignore[attr-defined]
-    ShapeEnv._maybe_evaluate_static = evaluated  # type: ignore[method-assign]
+    ShapeEnv._maybe_evaluate_static = evaluated  # type: ignore[assignment, method-assign]
 
 
 def _split_by_symbols() -> None:
