@@ -51,6 +51,14 @@ HALF_PRECISION_TILES = (
     Tile(64, 64, 64, 4, 4),
 )
 """Tiles of products of fp16 and bf16."""
+HALF_PRECISION_TILES_OF_TWO = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 4))
+"""Tiles of two products of fp16 or bf16 that read one left operand, such as the gate of a layer and its values: the
+two sums take the registers of one sum of twice as many columns.
+"""
+HALF_PRECISION_TILES_OF_MORE = (Tile(128, 64, 64, 8, 3), Tile(64, 64, 64, 4, 3))
+"""Tiles of three and more products of fp16 or bf16 that read one left operand, such as query, key and value."""
+MAX_SHARED_MEMORY = 227 << 10
+"""Bytes of shared memory that one block of an H100 may use."""
 SPLIT_FP32_TILES = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 3))
 """Tiles of products of fp32 in parts of bfloat16: two sums for each element are held in registers, and larger tiles
 spill.
@@ -74,12 +82,23 @@ def product_tile(kernel: LoweredKernel) -> Tile:
     """The largest tile that gives enough programs at the problem's own sizes, or the smallest."""
     if kernel.convolves:
         return FP32_CONVOLUTION_TILE if kernel.single and not kernel.by_tf32 else TENSOR_CORE_CONVOLUTION_TILE
-    tiles = SPLIT_FP32_TILES if kernel.in_parts else FP32_TILES if kernel.single else HALF_PRECISION_TILES
+    tiles = _tiles(kernel)
     rows, columns, batch = (kernel.hints.get(side, 1) for side in ("Y", "X", "Z"))
     for tile in tiles:
         if batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns) >= ENOUGH_PROGRAMS:
             return tile
     return tiles[-1]
+
+
+def _tiles(kernel: LoweredKernel) -> tuple[Tile, ...]:
+    """Returns the tiles to choose from, the largest first."""
+    if kernel.in_parts:
+        return SPLIT_FP32_TILES
+    if kernel.single:
+        return FP32_TILES
+    by_products = (HALF_PRECISION_TILES, HALF_PRECISION_TILES_OF_TWO, HALF_PRECISION_TILES_OF_MORE)
+    products = kernel.text.count("tl.dot(")
+    return by_products[min(products, len(by_products)) - 1]
 
 
 def _wished(kernel: LoweredKernel, depth: int) -> dict[str, int]:
@@ -151,8 +170,19 @@ def choose_warps(kernel: LoweredKernel, sizes: dict[str, int]) -> int:
 
 
 def choose_stages(kernel: LoweredKernel) -> int | None:
-    """Products with several loads in their loop wait in shared memory, and need it all at one stage."""
+    """Chooses how many steps of a product are copied to shared memory at once. One where an operand is computed of
+    several loads, which then all wait in shared memory.
+    """
     if not kernel.dot:
         return None
-    loads = kernel.text.split("tl.dot(")[0].count("tl.load(")
-    return 1 if loads > 2 and not kernel.in_parts else product_tile(kernel).stages
+    *before, _ = kernel.text.split("tl.dot(")
+    loads, products = sum(part.count("tl.load(") for part in before), len(before)
+    tile = product_tile(kernel)
+    if kernel.in_parts:
+        return tile.stages
+    if loads > 2 * products:
+        return 1
+    if kernel.single or products == 1:
+        return tile.stages
+    bytes_per_stage = 2 * tile.depth * (tile.rows + products * tile.columns)
+    return max(1, min(tile.stages, MAX_SHARED_MEMORY // bytes_per_stage))

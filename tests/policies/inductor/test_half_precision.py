@@ -1,0 +1,70 @@
+"""Products of half precision in drafts: operands that tensor cores read from shared memory, copied ahead."""
+
+import ast
+import re
+
+import pytest
+
+from kernelwright.policies.inductor.draft import Draft, DraftMode, draft
+from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.problem import Problem
+
+GATED_LAYER = """
+import torch
+import torch.nn as nn
+rows, hidden, inner = 4096, 2048, 8192
+CPU_SIZES = {"rows": 24, "hidden": 48, "inner": 80}
+class Model(nn.Module):
+    def __init__(self, hidden, inner):
+        super().__init__()
+        self.norm = nn.RMSNorm(hidden)
+        self.gate = nn.Linear(hidden, inner, bias=False)
+        self.up = nn.Linear(hidden, inner, bias=False)
+        self.down = nn.Linear(inner, hidden, bias=False)
+        self.to(torch.bfloat16)
+    def forward(self, x):
+        y = self.norm(x)
+        return x + self.down(torch.nn.functional.silu(self.gate(y)) * self.up(y))
+def get_inputs():
+    return [torch.randn(rows, hidden, dtype=torch.bfloat16)]
+def get_init_inputs():
+    return [hidden, inner]
+"""
+
+
+@pytest.fixture(scope="module")
+def gated(drafter) -> Draft:
+    made = draft(GATED_LAYER, drafter.run, mode=DraftMode.STRICT)
+    assert made.usable, made.refused
+    return made
+
+
+def _multiplying_kernels(source: str) -> list[ast.FunctionDef]:
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    return [function for function in functions if "tl.dot(" in ast.unparse(function)]
+
+
+def test_every_operand_of_a_half_precision_product_is_what_was_loaded(gated):
+    kernels = _multiplying_kernels(gated.source)
+    assert len(kernels) == 2, "the gate's two products are one kernel"
+    for kernel in kernels:
+        loaded = {
+            ast.unparse(node.targets[0])
+            for node in ast.walk(kernel)
+            if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("tl.load(")
+        }
+        products = [n for n in ast.walk(kernel) if isinstance(n, ast.Call) and ast.unparse(n.func) == "tl.dot"]
+        operands = {ast.unparse(operand) for product in products for operand in product.args[:2]}
+        assert operands <= loaded
+
+
+def test_half_precision_products_copy_ahead_and_two_of_them_share_a_tile(gated):
+    launches = re.findall(r"ROW_BLOCK=tile_for\(rows, 128\), COLUMN_BLOCK=tile_for\(\w+, (\d+)\)", gated.source)
+    assert launches == ["128", "256"]
+    assert gated.source.count("num_stages=3") == 2
+
+
+def test_a_gated_layer_of_bfloat16_is_right(gated):
+    with Evaluator(device="cpu") as evaluator:
+        report = evaluator.evaluate(Problem(name="gated", source=GATED_LAYER), gated.source, Options(seed=3, sizes=2))
+    assert report.correct, report.explanation
