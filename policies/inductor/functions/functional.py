@@ -37,6 +37,7 @@ def _functions_of_modules() -> dict[str, Any]:
     """Returns the functions of torch.nn.functional by their names."""
     import torch.nn.functional as functional
 
+    from kernelwright.policies.inductor.functions.attention import scaled_dot_product_attention
     from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
     from kernelwright.policies.inductor.functions.interpolation import interpolation
     from kernelwright.policies.inductor.functions.linear_layer import linear
@@ -45,7 +46,8 @@ def _functions_of_modules() -> dict[str, Any]:
     from kernelwright.policies.inductor.functions.sampling import grid_sampling
 
     own = {
-        "group_norm": group_norm, "scaled_dot_product_attention": attention, "instance_norm": instance_norm,
+        "group_norm": group_norm, "scaled_dot_product_attention": scaled_dot_product_attention,
+        "instance_norm": instance_norm,
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
         "bilinear": bilinear, "conv1d": conv1d, "glu": glu, "embedding_bag": embedding_bag,
         "interpolate": interpolation(functional.interpolate), "upsample": interpolation(functional.interpolate),
@@ -181,32 +183,6 @@ def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, wei
         running_mean.mul_(1 - momentum).add_(mean.mean(0).flatten() * momentum)
         running_var.mul_(1 - momentum).add_((variance * count / (count - 1)).mean(0).flatten() * momentum)
     return _scaled(made, weight, bias)
-
-
-def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
-    scale: float | None = None, enable_gqa: bool = False) -> Any:  # fmt: skip
-    """softmax(q k^T * scale + mask) v."""
-    import torch
-
-    if dropout_p:
-        raise DraftRefused("dropout of scaled_dot_product_attention draws random numbers", advice=DROPOUT_ADVICE)
-    if enable_gqa:
-        key = repeat_interleave(key, query.shape[-3] // key.shape[-3], -3)
-        value = repeat_interleave(value, query.shape[-3] // value.shape[-3], -3)
-    factor = 1 / torch.sym_sqrt(query.shape[-1]) if scale is None else scale
-    scores = (query * factor) @ key.transpose(-2, -1)
-    if is_causal:
-        rows = torch.arange(query.shape[-2], device=query.device)[:, None]
-        columns = torch.arange(key.shape[-2], device=query.device)[None, :]
-        scores = scores.masked_fill(columns > rows, -math.inf)
-    if attn_mask is None:
-        return torch.softmax(scores, dim=-1) @ value
-    if attn_mask.dtype == torch.bool:  # added, as eager does: NaN in a score that is masked stays NaN
-        attn_mask = torch.where(attn_mask, 0.0, -math.inf).to(scores.dtype)
-    scores = scores + attn_mask
-    empty = scores.amax(-1, keepdim=True) == -math.inf  # a row that sees nothing is zero in eager (_safe_softmax)
-    weights = torch.softmax(scores, dim=-1).masked_fill(empty, 0.0)
-    return weights @ value
 
 
 def asks_for_a_causal_mask(mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:

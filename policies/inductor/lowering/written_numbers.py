@@ -7,6 +7,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from kernelwright.policies.inductor.lowering.attention import feeds_attention
+
 
 @functools.lru_cache(maxsize=1)
 def lowering_on_gpu() -> Any:
@@ -30,6 +32,8 @@ def lowering_on_gpu() -> Any:
         def run_node(self, n: Any) -> Any:
             """Lowers one node, and casts where Inductor gives another dtype than eager (`any` of uint8 is uint8)."""
             lowered = super().run_node(n)
+            if isinstance(lowered, ir.TensorBox) and feeds_attention(n):
+                lowered.realize()  # views of what is not in memory yet would be copied for the operator
             traced = n.meta.get("val") if n.op == "call_function" else None
             if not isinstance(lowered, ir.TensorBox) or not isinstance(traced, torch.Tensor):
                 return lowered

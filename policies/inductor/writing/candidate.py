@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelwright.policies.inductor.draft import SPLIT_MARK
+from kernelwright.policies.inductor.functions.attention import uses_library
 from kernelwright.policies.inductor.lowering.generating import GeneratedCode
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.graph import TracedModel
@@ -27,6 +28,7 @@ from kernelwright.policies.inductor.writing.layouts import Layout, product_text
 from kernelwright.policies.inductor.writing.lines import break_line, break_long_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
 from kernelwright.policies.inductor.writing.nested_inputs import is_mentioned, names_of_nested, rename_paths
+from kernelwright.policies.inductor.writing.products.attention import FLASH, FLASH_TEXT, is_attention
 from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
 from kernelwright.policies.inductor.writing.repeats.blocks_of_forward import with_functions
 from kernelwright.policies.inductor.writing.repeats.merging import merge_kernels
@@ -44,6 +46,7 @@ TILE_FOR = '''def tile_for(extent, most):
     """A power of two that holds the extent, between 16 and most."""
     return min(most, max(16, triton.next_power_of_2(extent)))'''
 RESERVED_NAMES = {
+    "fit_head", "flash_attention", "flash_attention_kernel",
     "device", "self", "block", "split", "block_for", "tile_for", "index_type", "torch", "nn", "triton", "tl",
     "libdevice", "math", "inf", "nan", "range"}  # fmt: skip
 """Names in forward that nothing else may have."""
@@ -72,7 +75,7 @@ def write_candidate(traced: TracedModel, generated: GeneratedCode, tf32: bool = 
     tf32: convolutions of fp32 multiply as the library's do by default.
     """
     kernels = kernels_of("\n".join([generated.text, *generated.bodies]))
-    if not kernels:
+    if not kernels and (uses_library() or not is_attention(generated.text)):
         raise DraftRefused(f"nothing is left for a kernel: it is {_remaining_statements(generated.text)}")
     names = _symbol_names(traced)
     taken = {*names.values(), *RESERVED_NAMES, *traced.contiguous} | {a.arg for a in traced.text.forward.args.args}
@@ -100,7 +103,8 @@ def write_candidate(traced: TracedModel, generated: GeneratedCode, tf32: bool = 
     bodies = [w.text for w in written.values()]
     functions = [break_long_lines(f) for f in functions]
     called = "\n".join([*functions, model])
-    texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies]
+    flash = [FLASH_TEXT.rstrip()] * (f"{FLASH}(" in called)
+    texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies, *flash]
     texts += (
         [SPLIT_HELPER] * ("*split(" in called)
         + [BLOCK_FOR] * ("block_for(" in called)
@@ -114,7 +118,9 @@ def write_candidate(traced: TracedModel, generated: GeneratedCode, tf32: bool = 
     imports = [i for i, used in IMPORTS.items() if re.search(used, whole)]
     imports += [n for n in needed if _is_import(n) and n not in imports and "__future__" not in n]
     return WrittenDraft(
-        _head(traced, host) + "\n".join(imports) + "\n\n\n" + whole + "\n", len(written), tuple(host.library)
+        _head(traced, host) + "\n".join(imports) + "\n\n\n" + whole + "\n",
+        len(written) + len(flash),
+        tuple(host.library),
     )
 
 

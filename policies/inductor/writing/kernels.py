@@ -28,7 +28,7 @@ FAMILIES = (
 SUM_COMBINATION = ["tmp0 = arg0_0 + arg1_0", "return tmp0"]
 """The body of the function that a running sum combines with."""
 UNNAMED_OPERATORS = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t",
-    "_unsafe_view", "alias", "kernelwright.steps"}  # fmt: skip
+    "_unsafe_view", "alias", "kernelwright.steps", "kernelwright.attention"}  # fmt: skip
 """Operators that move nothing: they are not named in comments."""
 
 AUXILIARY_OPERATORS = {

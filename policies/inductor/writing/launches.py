@@ -15,6 +15,7 @@ from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 from kernelwright.policies.inductor.writing.launch import Host, Loop, WrittenLaunch
 from kernelwright.policies.inductor.writing.layouts import Layout, is_contiguous, product_text, tuple_elements, view_of
 from kernelwright.policies.inductor.writing.lines import WIDTH, fold_items
+from kernelwright.policies.inductor.writing.products.attention import LIBRARY_NAME, attention_statements, is_attention
 from kernelwright.policies.inductor.writing.repeats.merging import with_extents
 from kernelwright.policies.inductor.writing.words.naming import result_name, roles_of
 from kernelwright.policies.inductor.writing.words.stored import stored_words
@@ -88,6 +89,11 @@ def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, LoweredK
         return
     if ".item()" in line:
         raise DraftRefused("a size or a branch depends on the values of a tensor")
+    if is_attention(line):
+        statements, is_library = attention_statements(statement)
+        host.library += [LIBRARY_NAME] * is_library
+        host.steps += statements
+        return
     if "_tensor_constant" not in line and (called := LIBRARY.search(line)):
         host.library.append(called[1])
     host.steps.append(ast.parse(line.replace("extern_kernels.", "torch.")).body[0])

@@ -18,7 +18,8 @@ def group_tiles(function: ast.FunctionDef) -> bool:
     """
     text = [ast.unparse(s) for s in function.body]
     whole = "\n".join(text)
-    if whole.count(ROWS) != 1 or whole.count("tl.program_id(0)") != 1 or whole.count("tl.program_id(") != 3:
+    of_columns = whole.count("tl.program_id(0)")
+    if whole.count(ROWS) != 1 or not of_columns or whole.count("tl.program_id(") != of_columns + 2:
         return False
     if {"row_tile", "column_tile", "GROUP"} & {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}:
         return False

@@ -10,7 +10,8 @@ import re
 
 NON_COMPUTING_OPERATORS = {
     "view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t", "_unsafe_view",
-    "alias", "kernelwright.steps", "full", "full_like", "scalar_tensor", "prims.iota", "prims.convert_element_type",
+    "alias", "kernelwright.steps", "kernelwright.attention",
+    "full", "full_like", "scalar_tensor", "prims.iota", "prims.convert_element_type",
     "lift_fresh_copy", "copy", "arange", "zeros", "zeros_like", "ones", "ones_like", "empty_like"}  # fmt: skip
 """Operators that a kernel may have and compute nothing."""
 COPY, FILL = ("clone",), ("full",)

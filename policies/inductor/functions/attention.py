@@ -1,0 +1,150 @@
+"""Attention as one operator of a traced graph, so that a draft launches a flash kernel or asks a library for the whole
+of it, instead of two products and a softmax.
+
+The operator has four axes (batch, heads, rows, columns). Its result lies in memory as (batch, rows, heads, columns), as
+the results of torch's own kernels do: heads are joined after it without a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernelwright.policies.inductor.functions.indexing import repeat_interleave
+from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, DraftRefused
+
+OPERATOR = "kernelwright::attention"
+SCHEMA = (
+    "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool causal, float? scale, bool grouped, "
+    "bool library) -> Tensor"
+)
+MAX_HEAD_SIZE = 256
+"""Columns of a head of the flash kernel: wider ones spill registers, and torch's own flash kernel ends there, too."""
+
+
+def scaled_dot_product_attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """Writes `torch.nn.functional.scaled_dot_product_attention` as one operator where a kernel or a library has it."""
+    if dropout_p:
+        raise DraftRefused("dropout of scaled_dot_product_attention draws random numbers", advice=DROPOUT_ADVICE)
+    if _is_one_operator(query, value):
+        return _operator_call(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    return _composed(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+
+
+def uses_library() -> bool:
+    """Whether products and attention are a library's in the draft that is traced (share mode)."""
+    from torch._inductor import config
+
+    return not config.triton.native_matmul
+
+
+def _is_one_operator(query: Any, value: Any) -> bool:
+    import torch
+
+    if query.dim() < 2 or query.dtype == torch.float64:
+        return False
+    if uses_library():
+        return True
+    # In fp32 large products are made of parts on tensor cores, which a flash kernel does not do.
+    is_half = query.dtype in (torch.float16, torch.bfloat16)
+    return is_half and max(_hint(query.shape[-1]), _hint(value.shape[-1])) <= MAX_HEAD_SIZE
+
+
+def _operator_call(
+    query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: Any, grouped: bool
+) -> Any:  # fmt: skip
+    """Calls the operator on four axes. Raises DraftRefused for operands with more batch axes than heads."""
+    import torch
+
+    *leading, rows, _ = query.shape
+    if mask is not None:
+        mask = _four_axes(mask, query.dim())
+    query, key, value = (_four_axes(tensor, query.dim()) for tensor in (query, key, value))
+    if scale is not None and _is_default_scale(scale, query.shape[-1]):
+        scale = None
+    if isinstance(scale, torch.SymFloat):
+        query, scale = query * scale, 1.0
+    batch = torch.broadcast_shapes(query.shape[:1], key.shape[:1], value.shape[:1])
+    heads = query.shape[1:2]
+    if not grouped:
+        heads = torch.broadcast_shapes(heads, key.shape[1:2], value.shape[1:2])
+        key = key.expand(*batch, *heads, -1, -1)
+        value = value.expand(*batch, *heads, -1, -1)
+    query = query.expand(*batch, *heads, -1, -1)
+    factor = None if scale is None else float(scale)
+    out = _operator()(query, key, value, mask, causal, factor, grouped, uses_library())
+    if len(leading) == 2:
+        return out
+    return out.reshape(*leading, rows, out.shape[-1])
+
+
+def _four_axes(tensor: Any, rank: int) -> Any:
+    """(batch, heads, rows, columns) of a tensor that belongs to a query of `rank` axes.
+
+    A query of three axes has a batch and no heads; a mask may lack axes of its query.
+    """
+    while tensor.dim() < rank:
+        tensor = tensor.unsqueeze(0)
+    if rank == 2:
+        return tensor.unsqueeze(0).unsqueeze(0)
+    if rank == 3:
+        return tensor.unsqueeze(1)
+    return tensor if rank == 4 else tensor.flatten(0, rank - 4)
+
+
+def _is_default_scale(scale: Any, head_size: Any) -> bool:
+    """Whether a factor is 1 / sqrt(head size), which leaves that size a symbol where the factor was computed of it."""
+    return math.isclose(_hint(scale), _hint(head_size) ** -0.5, rel_tol=1e-6)
+
+
+def _hint(number: Any) -> float:
+    """Returns the value of a number or of a symbol at the problem's own sizes."""
+    node = getattr(number, "node", None)
+    return float(number if node is None else node.hint)
+
+
+_library: list[Any] = []
+
+
+def _operator() -> Any:
+    """Defines the operator once a process."""
+    import torch
+
+    if not _library:
+        _library.append(torch.library.Library("kernelwright", "FRAGMENT"))
+        _library[0].define(SCHEMA)
+        torch.library.register_fake(OPERATOR, _result, lib=_library[0])
+    return torch.ops.kernelwright.attention.default
+
+
+def _result(
+    query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None, grouped: bool, library: bool
+) -> Any:  # fmt: skip
+    batch, heads, rows, _ = query.shape
+    return query.new_empty(batch, rows, heads, value.shape[-1]).transpose(1, 2)
+
+
+def _composed(query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: Any, grouped: bool) -> Any:
+    """softmax(q k^T * scale + mask) v by products and a softmax."""
+    import torch
+
+    if grouped:
+        key = repeat_interleave(key, query.shape[-3] // key.shape[-3], -3)
+        value = repeat_interleave(value, query.shape[-3] // value.shape[-3], -3)
+    factor = 1 / torch.sym_sqrt(query.shape[-1]) if scale is None else scale
+    scores = (query * factor) @ key.transpose(-2, -1)
+    if causal:
+        rows = torch.arange(query.shape[-2], device=query.device)[:, None]
+        columns = torch.arange(key.shape[-2], device=query.device)[None, :]
+        scores = scores.masked_fill(columns > rows, -math.inf)
+    if mask is None:
+        return torch.softmax(scores, dim=-1) @ value
+    if mask.dtype == torch.bool:  # added, as eager does: NaN in a score that is masked stays NaN
+        mask = torch.where(mask, 0.0, -math.inf).to(scores.dtype)
+    scores = scores + mask
+    empty = scores.amax(-1, keepdim=True) == -math.inf  # a row that sees nothing is zero in eager (_safe_softmax)
+    weights = torch.softmax(scores, dim=-1).masked_fill(empty, 0.0)
+    return weights @ value

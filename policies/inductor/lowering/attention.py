@@ -1,0 +1,31 @@
+"""Operands of the operator of attention: they are read in place, by their strides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ATTENTION = "kernelwright.attention.default"
+VIEWS = frozenset(
+    {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "select", "slice", "squeeze", "unsqueeze",
+     "expand", "alias", "unbind", "split", "split_with_sizes", "getitem"}
+)  # fmt: skip
+"""Names of operators that move nothing."""
+
+
+def feeds_attention(node: Any) -> bool:
+    """Whether some attention reads a view of what a node of the graph computes."""
+    if _name(node) in VIEWS:
+        return False
+    waiting, seen = list(node.users), set()
+    while waiting:
+        user = waiting.pop()
+        if str(user.target) == ATTENTION:
+            return True
+        if user not in seen and _name(user) in VIEWS:
+            waiting += user.users
+        seen.add(user)
+    return False
+
+
+def _name(node: Any) -> str:
+    return str(getattr(node.target, "__name__", node.target)).partition(".")[0]
