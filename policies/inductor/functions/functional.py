@@ -37,10 +37,10 @@ def _functions_of_modules() -> dict[str, Any]:
     """Returns the functions of torch.nn.functional by their names."""
     import torch.nn.functional as functional
 
-    from kernelwright.policies.inductor.functions.attention import scaled_dot_product_attention
     from kernelwright.policies.inductor.functions.embedding_bags import embedding_bag
     from kernelwright.policies.inductor.functions.interpolation import interpolation
     from kernelwright.policies.inductor.functions.linear_layer import linear
+    from kernelwright.policies.inductor.functions.operators.attention import scaled_dot_product_attention
     from kernelwright.policies.inductor.functions.operators.losses import loss_functions
     from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
     from kernelwright.policies.inductor.functions.sampling import grid_sampling

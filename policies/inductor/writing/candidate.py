@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelwright.policies.inductor.draft import SPLIT_MARK
-from kernelwright.policies.inductor.functions.attention import uses_library
+from kernelwright.policies.inductor.functions.operators.attention import uses_library
 from kernelwright.policies.inductor.lowering.generating import GeneratedCode
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.tracing.graph import TracedModel
