@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.bits import same_bits
 from kernelwright.tools.comparing.exactness.usual_forms import usual_forms
+from kernelwright.tools.comparing.tolerance import is_float8
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.prepared_problem import ExpectedOutputs, PreparedProblem, run_on
 
@@ -32,7 +33,7 @@ def fill_open_elements(
 
     eager = expected.eager[number]
     undefined = where_casts_are_undefined(prepared, expected)[number]
-    if candidate.is_floating_point():
+    if candidate.is_floating_point() and not is_float8(candidate.dtype):
         for failing, silent in (
             (where_usual_forms_fail, torch.isnan(candidate)),
             (where_other_roundings_fail, ~torch.isfinite(candidate) & torch.isfinite(eager)),
@@ -79,8 +80,8 @@ def where_usual_forms_fail(prepared: PreparedProblem, expected: ExpectedOutputs)
 
 
 def where_other_roundings_fail(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[torch.Tensor | None]:
-    """Returns a boolean for each element of each floating output, true in rows where the reference is not finite once
-    its intermediate results are rounded otherwise; None for every other output.
+    """Returns a boolean for each element of each floating output, true where the reference is not finite once its
+    intermediate results are rounded otherwise, with functions as torch has them; None for every other output.
     """
     import torch
 
@@ -88,11 +89,10 @@ def where_other_roundings_fail(prepared: PreparedProblem, expected: ExpectedOutp
 
     failing: list[torch.Tensor | None] = [None] * len(expected.eager)
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
-        for outputs in outputs_rounded_at_random(prepared, expected):
+        for outputs in outputs_rounded_at_random(prepared, expected, in_usual_forms=False):
             for number, (output, eager) in enumerate(zip(outputs, expected.eager, strict=True)):
                 if isinstance(output, torch.Tensor) and output.is_floating_point() and output.shape == eager.shape:
                     fails = ~torch.isfinite(output)
-                    fails = fails.any(-1, keepdim=True).expand_as(fails) if fails.dim() else fails
                     earlier = failing[number]
                     failing[number] = fails if earlier is None else earlier | fails
     return failing

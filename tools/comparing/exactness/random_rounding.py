@@ -89,14 +89,16 @@ def _name_of(func: Any) -> str:
 class RandomRounding(TorchDispatchMode):
     """Lets arithmetic operators read their operands off by up to half a unit in the last place of float32."""
 
-    def __init__(self, seed: int, direction: Direction) -> None:
+    def __init__(self, seed: int, direction: Direction, *, in_usual_forms: bool = True) -> None:
+        """in_usual_forms: whether functions are worked out as kernels write them, by exp and log."""
         super().__init__()
-        self._seed, self._direction = seed, direction
+        self._seed, self._direction, self._in_usual_forms = seed, direction, in_usual_forms
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
-        form = usual_form(func, args, named) or _decompositions().get(func)
+        form = usual_form(func, args, named) if self._in_usual_forms else None
+        form = form or _decompositions().get(func)
         if form is not None:
             with self:
                 return form(*args, **named)
@@ -158,9 +160,12 @@ def _within_range(result: Any) -> Any:
     return torch.where(beyond, result * torch.inf, result) if bool(beyond.any()) else result
 
 
-def outputs_rounded_at_random(prepared: PreparedProblem, expected: ExpectedOutputs) -> Iterator[list[Any]]:
+def outputs_rounded_at_random(
+    prepared: PreparedProblem, expected: ExpectedOutputs, *, in_usual_forms: bool = True
+) -> Iterator[list[Any]]:
     """Yields what the reference gives with other roundings, in float64: twice with all roundings in one direction, then
-    at random. Yields nothing for problems that compute in float64, whose roundings are finer.
+    at random. Yields nothing for problems that compute in float64, whose roundings are finer. in_usual_forms: as for
+    RandomRounding.
 
     Raises ProblemError where the reference cannot be run so.
     """
@@ -169,7 +174,8 @@ def outputs_rounded_at_random(prepared: PreparedProblem, expected: ExpectedOutpu
     if expected.exact is None or any(t.dtype in WIDEST_TYPES for t in tensors):
         return
     for number, direction in enumerate([Direction.FIRST_UP, Direction.FIRST_DOWN, *[Direction.RANDOM] * RANDOM_RUNS]):
-        yield _run_rounded(prepared, expected, RandomRounding(expected.rng + number, direction))
+        rounding = RandomRounding(expected.rng + number, direction, in_usual_forms=in_usual_forms)
+        yield _run_rounded(prepared, expected, rounding)
 
 
 def _run_rounded(prepared: PreparedProblem, expected: ExpectedOutputs, rounding: RandomRounding) -> list[Any]:
