@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from enum import StrEnum
 
 from pydantic import Field
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
+from kernelwright.rl.credit.reward_parts import PRESET_WEIGHTS, Weights
 
 
 class RewardPart(StrEnum):
@@ -42,6 +44,14 @@ class SpeedScale(StrEnum):
     """Twice as fast is 2."""
 
 
+class SpeedBaseline(StrEnum):
+    """What a rewarded speedup is over."""
+
+    EAGER = "eager"
+    COMPILE = "compile"
+    """torch.compile, where the verdict was asked to time it."""
+
+
 class Formula(Value):
     """One reward. Every weight is what its part is worth when it is whole."""
 
@@ -58,6 +68,7 @@ class Formula(Value):
     cheat: float = Field(default=-0.25, lt=0.0)
     """The reward of a cheat: less than every honest failure, which earns 0 or more apart from `length`."""
     scale: SpeedScale = SpeedScale.LOG2
+    baseline: SpeedBaseline = SpeedBaseline.EAGER
     slowest: float = Field(default=0.25, gt=0.0)
     """Speedups below count as this."""
     fastest: float = Field(default=4.0, gt=0.0)
@@ -84,49 +95,53 @@ class Formula(Value):
             return f"{self.name}@{self.version}"
         import hashlib
 
-        # Formulas that were stored before this field keep their label.
-        later = set() if self.rewards_narrow_contracts else {"rewards_narrow_contracts"}
-        text = self.model_dump_json(exclude=later)
+        # Formulas that were stored before these fields keep their label.
+        later = {"rewards_narrow_contracts", "baseline"}
+        text = self.model_dump_json(exclude={name for name in later if getattr(self, name) == _default_of(name)})
         return f"{self.name}@{self.version}+{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
+    @property
+    def weights(self) -> Weights:
+        """The weights alone, as the function that pays them takes them."""
+        return Weights(**self.model_dump(mode="json", include=_WEIGHT_NAMES))
 
+
+def _default_of(name: str) -> object:
+    return Formula.model_fields[name].default
+
+
+_WEIGHT_NAMES = {field.name for field in dataclasses.fields(Weights)}
 DEFAULT_FORMULA = "default"
 EXECUTION_FORMULA = "execution"
 
+_VERSIONS_AND_REASONS = {
+    DEFAULT_FORMULA: (
+        1,
+        "being right dominates; speed is a logarithm, clipped, so that one lucky timing cannot outweigh a group; a "
+        "share of GPU time keeps a kernel that does 1 % of the work from counting as one; 0.05 of tie-break lets a "
+        "small policy climb before anything is right",
+    ),
+    EXECUTION_FORMULA: (1, "the default without what only a GPU can measure: for logs that were judged on a CPU"),
+    "autotriton": (
+        1,
+        "AutoTriton (arXiv:2507.05687): rule-based form times execution, 1 or 0; cheats are below 0 here",
+    ),
+    "kevin": (
+        1,
+        "Kevin (arXiv:2507.11948): 0.3 for a correct kernel plus its speedup; cheats are below 0 here, and the lower "
+        "bound is taken",
+    ),
+    "drkernel": (
+        2,
+        "Dr. Kernel (KernelGYM): 0.5 for a correct kernel, 0.5 min(speedup, 3), 0.5 for the share of GPU time in its "
+        "own kernels; correct samples whose kernels do next to nothing are rejected; cheats are below 0 here, and the "
+        "lower bound is taken",
+    ),
+}
 FORMULA_PRESETS: dict[str, Formula] = {
-    formula.name: formula
-    for formula in (
-        Formula(
-            name=DEFAULT_FORMULA, compile=0.02, checks=0.03, correct=1.0, speed=0.5, share=0.25, length=-0.02,
-            why="being right dominates; speed is a logarithm, clipped, so that one lucky timing cannot "
-            "outweigh a group; a share of GPU time "
-            "keeps a kernel that does 1 % of the work from counting as one; 0.05 of tie-break lets a small "
-            "policy climb before anything is right",
-        ),
-        Formula(
-            name=EXECUTION_FORMULA, compile=0.02, checks=0.03, correct=1.0, length=-0.02,
-            why="the default without what only a GPU can measure: for logs that were judged on a CPU",
-        ),
-        Formula(
-            name="autotriton", correct=1.0,
-            why="AutoTriton (arXiv:2507.05687): rule-based form times execution, 1 or 0; cheats are below 0 here",
-        ),
-        Formula(
-            name="kevin", correct=0.3, speed=1.0, scale=SpeedScale.RATIO, slowest=1e-6, fastest=100.0,
-            why="Kevin (arXiv:2507.11948): 0.3 for a correct kernel plus its speedup; cheats are below 0 here, "
-            "and the lower bound is taken",
-        ),
-        Formula(
-            name="drkernel", version=2, correct=0.5, speed=0.5, share=0.5, scale=SpeedScale.RATIO, slowest=1e-6,
-            fastest=3.0,
-            least_share=0.3,
-            why="Dr. Kernel (KernelGYM): 0.5 for a correct kernel, 0.5 min(speedup, 3), 0.5 for the share of "
-            "GPU time in its own kernels; "
-            "correct samples whose kernels do next to nothing are rejected; cheats are below 0 here, and "
-            "the lower bound is taken",
-        ),
-    )
-}  # fmt: skip
+    name: Formula(name=name, version=version, why=why, **dataclasses.asdict(PRESET_WEIGHTS[name]))
+    for name, (version, why) in _VERSIONS_AND_REASONS.items()
+}
 
 
 def find_formula(name: str) -> Formula:

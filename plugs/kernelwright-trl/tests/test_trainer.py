@@ -21,7 +21,7 @@ from kernelwright_trl import KernelReward, environment_factory, kernel_dataset
 
 TEMPLATE = Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja"
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-PART_NAMES = ("gate", "compiled", "correct", "speed", "share", "cheat")
+PART_NAMES = ("form", "compile", "checks", "correct", "speed", "share", "length", "cheat")
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def test_a_reply_is_rewarded_in_parts(judge_url, problem, right, wrong):
 
     asyncio.run(score())
     assert good.reward == pytest.approx(1.05)
-    assert bad.reward == pytest.approx(0.05)
+    assert 0.02 <= bad.reward < 0.05
     assert good.rewards["correct"].value == 1.0
     assert bad.info["kernel"]["ended_at"] == "interpreted"
     assert bad.metrics["gate"] == 1.0

@@ -11,8 +11,24 @@ that framework's plug.
 """
 
 from kernelwright_client.client import JudgeClient, JudgeError
+from kernelwright_client.episodes import Episode, Until
 from kernelwright_client.replies import code_of
-from kernelwright_client.scores import Reward, Score, Weights
+from kernelwright_client.reward_parts import PRESET_WEIGHTS, Weights
+from kernelwright_client.scores import Pays, Reward, Score
 from kernelwright_client.tasks import CONTRACT, Task, prompt_of
 
-__all__ = ["CONTRACT", "JudgeClient", "JudgeError", "Reward", "Score", "Task", "Weights", "code_of", "prompt_of"]
+__all__ = [
+    "CONTRACT",
+    "PRESET_WEIGHTS",
+    "Episode",
+    "JudgeClient",
+    "JudgeError",
+    "Pays",
+    "Reward",
+    "Score",
+    "Task",
+    "Until",
+    "Weights",
+    "code_of",
+    "prompt_of",
+]

@@ -11,9 +11,9 @@ import json
 import os
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -25,9 +25,14 @@ DEFAULT_URL = "http://127.0.0.1:8700"
 WAIT_SECONDS = 30
 """How long one request waits for a verdict."""
 PATIENCE_SECONDS = 900.0
+TIMEOUT_SECONDS = 3600.0
+"""Seconds for one verdict in all: no training step hangs for longer."""
 LARGEST_CANDIDATE = 256 * 1024
 """Bytes, the service's limit."""
 TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+INSIST = 1
+FAULTS_OF_LOAD = frozenset({"timeout", "memory", "crash"})
+"""Faults that a loaded machine may cause; a second time in a row they are the candidate's own."""
 AT_ONCE = 64
 """Requests that one client has under way."""
 
@@ -47,17 +52,21 @@ class JudgeClient:
         options: Mapping[str, Any] | None = None,
         device: str | None = None,
         patience: float = PATIENCE_SECONDS,
-        insist: int = 0,
+        insist: int = INSIST,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
-        """url, token: None takes them from KERNELWRIGHT_JUDGE_URL and KERNELWRIGHT_TOKEN. options: of every verdict.
+        """url, token: None takes them from KERNELWRIGHT_JUDGE_URL and KERNELWRIGHT_TOKEN; what `agent serve` prints
+        (`http://HOST:PORT/#token=TOKEN`) is an address with its token. options: of every verdict.
         device: "cpu", "cuda" or None (the service's first). patience: seconds that trouble of the service is waited
-        out. insist: for frameworks that cannot leave a sample out: how often a candidate whose fault a loaded machine
-        may have caused (timeout, memory, crash) is judged again; the fault that it has after that is its own.
+        out. insist: how often a candidate whose fault a loaded machine may have caused (timeout, memory, crash) is
+        judged again; the fault that it has after that is its own, so that hanging is worth no more than being wrong.
+        timeout: seconds that one verdict may take in all, the service's queue included; then the score has none.
         """
-        self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
-        secret = token or os.environ.get(TOKEN_VARIABLE)
+        address, _, url_token = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).partition("#token=")
+        self.url = address.rstrip("/")
+        secret = url_token or token or os.environ.get(TOKEN_VARIABLE)
         self._options, self._device, self._patience = dict(options or {}), device, patience
-        self._insist = insist
+        self._insist, self._timeout = insist, timeout
         self._settings: dict[str, Any] = {
             "base_url": self.url,
             "headers": {"Authorization": f"Bearer {secret}"} if secret else {},
@@ -69,77 +78,110 @@ class JudgeClient:
         self._of_loop = weakref.WeakKeyDictionary()
 
     # -------------------------------------------------------------- verdicts
-    def score(self, problem: str, code: str, *, group: str | None = None, **options: Any) -> Score:
-        """Judges one candidate and waits for the verdict. Raises JudgeError for what the user must mend."""
-        score = self._score(problem, code, group, options)
-        for _ in range(self._insist if score.fault else 0):
-            score = self._score(problem, code, group, options) if score.mask else score
+    def score(
+        self, problem: str, code: str, *, group: str | None = None, timeout: float | None = None, **options: Any
+    ) -> Score:
+        """Judges one candidate and waits for the verdict. Raises JudgeError for what the user must mend.
+
+        timeout: seconds for everything together, the service's queue included; None takes the client's. Past it the
+        verdict is withdrawn, and the score is one without a verdict.
+        """
+        score = self._score(problem, code, group, options, timeout)
+        for _ in range(self._insist if score.fault in FAULTS_OF_LOAD else 0):
+            score = self._score(problem, code, group, options, timeout) if score.mask else score
         return self._settled(score)
 
-    async def score_async(self, problem: str, code: str, *, group: str | None = None, **options: Any) -> Score:
+    async def score_async(
+        self, problem: str, code: str, *, group: str | None = None, timeout: float | None = None, **options: Any
+    ) -> Score:
         """The same as `score`, without holding the event loop up."""
-        score = await self._score_async(problem, code, group, options)
-        for _ in range(self._insist if score.fault else 0):
-            score = await self._score_async(problem, code, group, options) if score.mask else score
+        score = await self._score_async(problem, code, group, options, timeout)
+        for _ in range(self._insist if score.fault in FAULTS_OF_LOAD else 0):
+            score = await self._score_async(problem, code, group, options, timeout) if score.mask else score
         return self._settled(score)
 
     def _settled(self, score: Score) -> Score:
-        return replace(score, mask=False) if self._insist and score.fault and not score.trouble else score
+        return replace(score, mask=False) if self._insist and score.fault in FAULTS_OF_LOAD else score
 
-    def _score(self, problem: str, code: str, group: str | None, options: Mapping[str, Any]) -> Score:
-        if (refused := _too_large(code)) is not None:
-            return refused
-        method, path, body, deadline = (
-            "POST",
-            "/v1/verdicts",
-            self._body(problem, code, group, options),
-            self._deadline(),
-        )
-        tries = 0
+    def _score(
+        self, problem: str, code: str, group: str | None, options: Mapping[str, Any], timeout: float | None
+    ) -> Score:
+        steps, answer = self._steps(problem, code, group, options, timeout), None
         while True:
             try:
-                status = _read(self._http.request(method, path, json=body))
-            except (httpx.TransportError, _Again) as trouble:
-                if time.monotonic() > deadline:
-                    return _gave_up(trouble)
-                time.sleep(_pause(trouble, tries))
-                tries += 1
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value
+            answer = None
+            if isinstance(step, float):
+                time.sleep(step)
                 continue
-            if (ended := _ended(status)) is not None:
-                return ended
-            method, path, body, deadline, tries = "GET", _wait_path(status), None, self._deadline(), 0
+            try:
+                answer = self._http.request(step.method, step.path, json=step.body)
+            except httpx.TransportError as trouble:
+                answer = trouble
 
-    async def _score_async(self, problem: str, code: str, group: str | None, options: Mapping[str, Any]) -> Score:
-        if (refused := _too_large(code)) is not None:
-            return refused
-        method, path, body, deadline = (
-            "POST",
-            "/v1/verdicts",
-            self._body(problem, code, group, options),
-            self._deadline(),
-        )
-        tries = 0
+    async def _score_async(
+        self, problem: str, code: str, group: str | None, options: Mapping[str, Any], timeout: float | None
+    ) -> Score:
+        steps, answer = self._steps(problem, code, group, options, timeout), None
         while True:
             try:
-                status = _read(await self._async_http().request(method, path, json=body))
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value
+            answer = None
+            if isinstance(step, float):
+                await asyncio.sleep(step)
+                continue
+            try:
+                answer = await self._async_http().request(step.method, step.path, json=step.body)
+            except httpx.TransportError as trouble:
+                answer = trouble
+
+    def _steps(
+        self, problem: str, code: str, group: str | None, options: Mapping[str, Any], timeout: float | None
+    ) -> Generator[_Ask | float, httpx.Response | httpx.TransportError | None, Score]:
+        """The requests of one verdict, for whoever sends them: yields a request, and is sent its answer or its error;
+        or yields the seconds of a pause. Returns the score.
+        """
+        if (refused := _too_large(code)) is not None:
+            return refused
+        seconds = self._timeout if timeout is None else timeout
+        end, patience, tries, path = time.monotonic() + seconds, self._deadline(), 0, ""
+        ask = _Ask("POST", "/v1/verdicts", self._body(problem, code, group, options))
+        while True:
+            if (remaining := end - time.monotonic()) <= 0:
+                if path:
+                    yield _Ask("DELETE", path)
+                return Score.unscored("timeout", f"no verdict within {seconds:g} s: give a larger timeout")
+            if path:
+                ask = _Ask("GET", f"{path}?wait={min(WAIT_SECONDS, remaining):.2f}")
+            try:
+                status = _read((yield ask))
             except (httpx.TransportError, _Again) as trouble:
-                if time.monotonic() > deadline:
+                if time.monotonic() > patience:
                     return _gave_up(trouble)
-                await asyncio.sleep(_pause(trouble, tries))
+                yield min(_pause(trouble, tries), max(0.0, end - time.monotonic()))
                 tries += 1
                 continue
-            if (ended := _ended(status)) is not None:
-                return ended
-            method, path, body, deadline, tries = "GET", _wait_path(status), None, self._deadline(), 0
+            if (score := _ended(status)) is not None:
+                return score
+            path, patience, tries = f"/v1/verdicts/{status['verdict_id']}", self._deadline(), 0
 
     async def score_many_async(
-        self, candidates: Iterable[tuple[str, str]], *, group: str | None = None, **options: Any
+        self, candidates: Sequence[tuple[str, str]], *, group: str | Sequence[str] | None = None, **options: Any
     ) -> list[Score]:
-        """Judges (problem, code) pairs side by side; the scores are in their order."""
-        return await asyncio.gather(*(self.score_async(p, c, group=group, **options) for p, c in candidates))
+        """Judges (problem, code) pairs side by side; the scores are in their order. options: also `timeout`.
+
+        group: of all, or of each of them.
+        """
+        groups = [group] * len(candidates) if group is None or isinstance(group, str) else group
+        pairs = zip(candidates, groups, strict=True)
+        return await asyncio.gather(*(self.score_async(p, c, group=g, **options) for (p, c), g in pairs))
 
     def score_many(
-        self, candidates: Sequence[tuple[str, str]], *, group: str | None = None, **options: Any
+        self, candidates: Sequence[tuple[str, str]], *, group: str | Sequence[str] | None = None, **options: Any
     ) -> list[Score]:
         """The same without an event loop of the caller's."""
 
@@ -216,6 +258,14 @@ class JudgeClient:
         self.close()
 
 
+class _Ask(NamedTuple):
+    """One request to the service."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+
+
 class _Again(Exception):
     """The service asks to be asked later."""
 
@@ -224,7 +274,10 @@ class _Again(Exception):
         self.seconds = seconds
 
 
-def _read(answer: httpx.Response) -> Any:
+def _read(answer: httpx.Response | httpx.TransportError | None) -> Any:
+    if isinstance(answer, Exception):
+        raise answer
+    assert answer is not None
     if answer.status_code < 400:
         return answer.json()
     try:
@@ -244,10 +297,6 @@ def _pause(trouble: Exception, tries: int) -> float:
 
 def _ended(status: Mapping[str, Any]) -> Score | None:
     return None if status["state"] in ("queued", "running") else Score.of(status)
-
-
-def _wait_path(status: Mapping[str, Any]) -> str:
-    return f"/v1/verdicts/{status['verdict_id']}?wait={WAIT_SECONDS}"
 
 
 def _gave_up(trouble: Exception) -> Score:

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from kernelwright_client.feedback import feedback_of
+from kernelwright_client.reward_parts import PRESET_WEIGHTS, Findings, Weights, is_kept, reward_parts
+
 CHEAT = "cheat"
-
-
-@dataclass(frozen=True)
-class Weights:
-    """What each part of a reward is worth when it is whole. The defaults are those of `rl`'s formula `default`, whose
-    0.05 for compiling and for passed checks is given for compiling here.
-    """
-
-    compiled: float = 0.05
-    correct: float = 1.0
-    speed: float = 0.5
-    """Of the logarithm to base 2 of the speedup over eager PyTorch: twice as fast is worth it whole."""
-    share: float = 0.25
-    """Of the GPU time that is spent in the candidate's own kernels."""
-    cheat: float = -0.25
-    """Instead of everything else, for a candidate that tried to deceive the judge."""
-    slowest: float = 0.25
-    """Speedups below count as this."""
-    fastest: float = 4.0
-    """Speedups above count as this."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +20,7 @@ class Reward:
     total: float | None
     """The sum of the parts; None where nothing was found out about the candidate, so that it must not train."""
     parts: Mapping[str, float]
-    """gate (0 or 1, what the others are multiplied with), compiled, correct, speed, share and cheat, weighed."""
+    """form, compile, checks, correct, speed, share, length and cheat, weighed; of a user's own function, total."""
     ended_at: str
     """source, compile, interpreted, correctness or profile; `unscored` where there is no verdict."""
     failure_kind: str = ""
@@ -65,9 +48,24 @@ class Score:
     gate: float = 0.0
     """0 for a cheat, a text that is no candidate, and a problem that wrong answers would pass."""
     speedup: float | None = None
-    """Over eager PyTorch; None where nothing was timed."""
+    """Over eager PyTorch, at the median; None where nothing was timed."""
+    speedup_low: float | None = None
+    """Lower 95 % bound of the speedup: what a reward pays, so that the noise of the clock earns nothing."""
+    compile_speedup: float | None = None
+    """Over torch.compile; None where the verdict was not asked to time it (`options={"torch_compile": True}`)."""
+    compile_speedup_low: float | None = None
+    speed_of_light: float | None = None
+    """The roofline's time over the candidate's, 0 to 1."""
+    milliseconds: float | None = None
+    """The candidate's median time of one call."""
     share: float | None = None
     """Of the work in the candidate's own kernels, 0 to 1."""
+    time_share: float | None = None
+    """Of GPU time in the candidate's own kernels, 0 to 1."""
+    checks_passed: int = 0
+    checks_made: int = 0
+    narrow_contract: str = ""
+    """Why a correct kernel is right at too few sizes; empty for every other."""
     fault: str | None = None
     mask: bool = True
     """Whether this must not train: the machine's trouble, or a fault that a loaded machine may cause."""
@@ -94,23 +92,41 @@ class Score:
             trouble=trouble, explanation=why, answer=status or {}, verdict_id=(status or {}).get("verdict_id", "")
         )
 
-    def reward(self, weights: Weights | None = None) -> Reward:
-        """What it is worth. Speed and share count for what was timed on a GPU only."""
-        parts = self._parts(weights or Weights())
-        total = None if self.mask else math.fsum(value for name, value in parts.items() if name != "gate")
-        return Reward(total, parts, self.ended_at, self.fault or self.trouble, self.explanation)
+    @property
+    def is_cheat(self) -> bool:
+        """Whether the candidate tried to deceive the judge."""
+        return self.fault == CHEAT
 
-    def _parts(self, weights: Weights) -> dict[str, float]:
-        timed = self.correct and self.speedup is not None and self.speedup > 0.0
-        clipped = min(max(self.speedup or 1.0, weights.slowest), weights.fastest)
-        return {
-            "gate": self.gate,
-            "compiled": self.gate * weights.compiled * self.compiled,
-            "correct": self.gate * weights.correct * self.correct,
-            "speed": self.gate * weights.speed * math.log2(clipped) if timed else 0.0,
-            "share": self.gate * weights.share * (self.share or 0.0) if timed else 0.0,
-            "cheat": weights.cheat if self.fault == CHEAT else 0.0,
-        }
+    @property
+    def findings(self) -> Findings:
+        """What a reward looks at."""
+        return Findings(
+            follows_rule=self.gate > 0.0,
+            is_cheat=self.is_cheat,
+            compiled=self.compiled,
+            checks_passed=self.checks_passed,
+            checks_made=self.checks_made,
+            correct=self.correct,
+            is_narrow=bool(self.narrow_contract),
+            speedup_low=self.speedup_low,
+            compile_speedup_low=self.compile_speedup_low,
+            share=self.time_share,
+        )
+
+    def reward(self, pays: Pays = None) -> Reward:
+        """What it is worth: by weights, by a preset's name, or by a function of the user's own, which is given the
+        score and returns a number, or None for a sample that must not train. None takes the preset `default`.
+        """
+        total: float | None = None
+        if callable(pays):
+            total = None if self.mask else pays(self)
+            parts = {"total": total or 0.0}
+        else:
+            weights = weights_of(pays)
+            parts = reward_parts(weights, self.findings)
+            if not self.mask and is_kept(weights, self.findings, str(self.answer.get("candidate_hash", ""))):
+                total = math.fsum(parts.values())
+        return Reward(total, parts, self.ended_at, self.fault or self.trouble, self.explanation)
 
     def without_answer(self) -> dict[str, Any]:
         """As JSON, without the report."""
@@ -118,15 +134,28 @@ class Score:
         del told["answer"]
         return told
 
-    def feedback(self) -> str:
-        """What a policy is told of it, in a few lines: for rollouts of several turns."""
+    def feedback(self, *, goes_on: bool = False) -> str:
+        """What a policy is told of it, in a few lines: for rollouts of several turns.
+
+        goes_on: a correct kernel is to be made faster, so that its bound and its slowest launch are told.
+        """
         if self.trouble:
             return "The judge could not look at this kernel. Hand in the same kernel again."
-        if self.correct:
-            speed = f" It runs {self.speedup:.2f} times as fast as eager PyTorch." if self.speedup else ""
-            return f"The kernel is correct.{speed}"
-        failure = (self.answer.get("report") or {}).get("failure") or {}
-        where = failure.get("where") or {}
-        line = f"\nline {where['line']}: {where.get('text', '')}" if where.get("line") else ""
-        hint = (failure.get("mismatch") or {}).get("hint", "")
-        return f"The kernel is not correct: {self.explanation}{line}{chr(10) + hint if hint else ''}"
+        return feedback_of(self.correct, self.explanation, self.answer.get("report") or {}, goes_on=goes_on)
+
+
+Pays = Weights | str | Mapping[str, Any] | Callable[[Score], float | None] | None
+"""What pays a score: weights, a preset's name, weights as a table, or a function; None for the preset `default`."""
+
+
+def weights_of(pays: Weights | str | Mapping[str, Any] | None) -> Weights:
+    """Returns the weights that are meant. Raises ValueError for a preset or a weight that there is not."""
+    if pays is None or isinstance(pays, Weights):
+        return pays or Weights()
+    if isinstance(pays, str):
+        if pays not in PRESET_WEIGHTS:
+            raise ValueError(f"no reward {pays!r}: choose {', '.join(PRESET_WEIGHTS)}")
+        return PRESET_WEIGHTS[pays]
+    if unknown := sorted(set(pays) - {weight.name for weight in fields(Weights)}):
+        raise ValueError(f"no weight {', '.join(unknown)}: choose {', '.join(w.name for w in fields(Weights))}")
+    return Weights(**pays)

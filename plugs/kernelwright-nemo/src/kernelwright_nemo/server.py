@@ -15,7 +15,7 @@ from nemo_gym.base_resources_server import (
 from nemo_gym.failure_kinds import JUDGE_FAILED, TRANSPORT_UNREACHABLE
 from pydantic import PrivateAttr
 
-from kernelwright_client import JudgeClient, Reward, Score, Weights, code_of
+from kernelwright_client import JudgeClient, Reward, Score, code_of
 
 AGENT = "kernelwright_simple_agent"
 """The agent's name in configs/kernelwright.yaml."""
@@ -29,8 +29,8 @@ class KernelResourcesServerConfig(BaseResourcesServerConfig):
     """The judge service; without one KERNELWRIGHT_JUDGE_URL names it."""
     patience: float = 900.0
     """Seconds that trouble of the judge is waited out."""
-    speed_weight: float = 0.5
-    share_weight: float = 0.25
+    weights: dict[str, float | str | bool | None] | str = "default"
+    """A preset's name, or a table of weights."""
 
 
 class KernelVerifyRequest(BaseVerifyRequest):
@@ -44,11 +44,13 @@ class KernelVerifyResponse(BaseMultiRewardVerifyResponse):
     problem: str
     verdict_id: str = ""
     ended_at: str = ""
-    gate: float = 0.0
-    compiled: float = 0.0
+    form: float = 0.0
+    compile: float = 0.0
+    checks: float = 0.0
     correct: float = 0.0
     speed: float = 0.0
     share: float = 0.0
+    length: float = 0.0
     cheat: float = 0.0
 
 
@@ -64,9 +66,9 @@ class KernelResourcesServer(SimpleResourcesServer):
 
     async def verify(self, body: KernelVerifyRequest) -> KernelVerifyResponse:
         """The verdict on the last message. A candidate that could not be judged is masked: its reward says nothing."""
-        score = await self._judge.score_async(body.problem, code_of(text_of_response(body)))
-        weights = Weights(speed=self.config.speed_weight, share=self.config.share_weight)
-        return answered(body, score, score.reward(weights))
+        group = f"nemo/{body.problem}"
+        score = await self._judge.score_async(body.problem, code_of(text_of_response(body)), group=group)
+        return answered(body, score, score.reward(self.config.weights))
 
 
 def answered(body: KernelVerifyRequest, score: Score, reward: Reward) -> KernelVerifyResponse:
@@ -74,7 +76,7 @@ def answered(body: KernelVerifyRequest, score: Score, reward: Reward) -> KernelV
     return KernelVerifyResponse(
         **body.model_dump(),
         reward=reward.total or 0.0,
-        reward_components={name: value for name, value in reward.parts.items() if name != "gate"},
+        reward_components=dict(reward.parts),
         mask_sample=reward.masked,
         failure_kind=failure_kind_of(score),
         failure_reason=reward.explanation or None,

@@ -15,8 +15,9 @@ class KernelAction(Action):
 class KernelObservation(Observation):
     """The problem at first, then the verdict on each candidate.
 
-    `reward` is None where the candidate could not be judged: it must not train. `done` is set for a correct kernel and
-    where no attempts are left.
+    `reward` is None where the candidate could not be judged: it must not train. After a cheat every candidate of the
+    episode is worth what the cheat is. `done` is set where no attempts are left and, unless the environment goes on for
+    a faster kernel, for a correct one.
     """
 
     problem: str = Field(default="", description="The judge's name of the problem.")
@@ -24,5 +25,7 @@ class KernelObservation(Observation):
     ended_at: str = Field(default="", description="source, compile, interpreted, correctness, profile or unscored.")
     correct: bool = False
     failure_kind: str = Field(default="", description="The fault, or why it could not be judged.")
-    parts: dict[str, float] = Field(default_factory=dict, description="gate, compiled, correct, speed, share, cheat.")
+    parts: dict[str, float] = Field(
+        default_factory=dict, description="form, compile, checks, correct, speed, share, length, cheat."
+    )
     attempts_left: int = 0

@@ -8,10 +8,7 @@ from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from kernelwright_client import JudgeClient, Score, Weights, code_of
-
-INSIST = 2
-"""How often a fault that a loaded machine may have caused is judged again: SkyRL has no mask for it."""
+from kernelwright_client import Episode, JudgeClient, code_of
 
 
 class Unscored(RuntimeError):
@@ -21,11 +18,14 @@ class Unscored(RuntimeError):
 class KernelEnv(BaseTextEnv):
     """One rollout of up to `extras["max_turns"]` candidates.
 
-    Each turn's reward is what it improves on the best of the turns before, so that they add up to the best reward.
+    Each turn's reward is what it changes of the rollout's, so that they add up to the best candidate's reward, or to
+    that of a cheat.
     """
 
     def __init__(self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None) -> None:
-        """env_config: `judge_url`, `patience` and `weights`, all optional. extras: a row of `rows`.
+        """env_config: `judge_url`, `patience`, `until` (`correct`, or `turns` to go on for a faster kernel) and
+        `weights` (a table or a preset's name), all optional. extras: a row of `rows`, and `group` of rollouts of one
+        prompt.
 
         Raises ValueError where the row names no problem.
         """
@@ -36,31 +36,28 @@ class KernelEnv(BaseTextEnv):
             raise ValueError("reward_spec.ground_truth of the row must name a problem of the judge: see rows()")
         self.max_turns = int(row.get("max_turns", 1))
         self._judge = _judge(settings.get("judge_url"), float(settings.get("patience", 900.0)))
-        self._weights = Weights(**(settings.get("weights") or {}))
-        self._best: float | None = None
-        self._scores: list[Score] = []
+        self._group = str(row.get("group") or f"skyrl/{self._problem}")
+        self._episode = Episode(self.max_turns, settings.get("until", "correct"), settings.get("weights"))
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Judges one reply. Raises Unscored where there is no verdict."""
         self.turns += 1
-        score = self._judge.score(self._problem, code_of(action))
-        reward = score.reward(self._weights)
+        score = self._judge.score(self._problem, code_of(action), group=self._group)
+        gained = self._episode.add(score)
+        reward = self._episode.rewards[-1]
         if reward.total is None:
             raise Unscored(f"{self._problem}: {reward.failure_kind}: {reward.explanation}")
-        gained = reward.total if self._best is None else max(0.0, reward.total - self._best)
-        self._best = reward.total if self._best is None else max(self._best, reward.total)
-        self._scores.append(score)
-        done = score.correct or self.turns >= self.max_turns
+        done = self._episode.done
         return BaseTextEnvStepOutput(
-            observations=[] if done else [{"role": "user", "content": score.feedback()}],
+            observations=[] if done else [{"role": "user", "content": self._episode.feedback()}],
             reward=gained,
             done=done,
             metadata={"ended_at": reward.ended_at, "failure_kind": reward.failure_kind, **reward.flat("part_")},
         )
 
     def get_metrics(self) -> dict[str, float]:
-        """Of the rollout: whether it ended correct, and after how many candidates."""
-        return {"correct": float(any(score.correct for score in self._scores)), "candidates": float(self.turns)}
+        """Of the rollout: whether any candidate was correct, and how many there were."""
+        return {"correct": float(self._episode.correct), "candidates": float(self.turns)}
 
 
 def rows(
@@ -81,4 +78,4 @@ def rows(
 
 @lru_cache(maxsize=8)
 def _judge(url: str | None, patience: float) -> JudgeClient:
-    return JudgeClient(url, patience=patience, insist=INSIST)
+    return JudgeClient(url, patience=patience)

@@ -5,26 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright_client import JudgeClient, JudgeError, Reward, Score, Weights, code_of
+from kernelwright_client import Episode, JudgeClient, JudgeError, Pays, Score, Until, code_of
+
+PROMPTS = {
+    Until.CORRECT: (
+        "Hand your kernel in with the tool `submit_kernel`, read the verdict, and mend it until it is correct."
+    ),
+    Until.TURNS: (
+        "Hand your kernel in with the tool `submit_kernel`, read the verdict, mend it until it is correct, and then "
+        "make it faster until no attempts are left."
+    ),
+}
 
 
 class KernelEnvironment:
     """One rollout. `environment_factory=KernelEnvironment`; the data set needs the columns `prompt` and `problem`.
 
     TRL shows a tool's exception to the policy, so the tool catches the judge's trouble and asks for the same kernel
-    again. The reward is that of the best kernel that was handed in.
+    again. The reward is that of the best kernel that was handed in; where one was a cheat, it is the cheat's.
     """
 
-    def __init__(self, judge: JudgeClient | None = None, weights: Weights | None = None, attempts: int = 8) -> None:
-        """attempts: verdicts that one rollout may ask for."""
-        self._judge, self._weights, self._attempts = judge or JudgeClient(), weights, attempts
-        self._problem = ""
-        self._scores: list[Score] = []
+    def __init__(
+        self, judge: JudgeClient | None = None, weights: Pays = None, attempts: int = 8, until: str = "correct"
+    ) -> None:
+        """weights: Weights, a preset's name or a function of a Score. attempts: verdicts that one rollout may ask for.
+        until: `correct` ends a rollout at the first correct kernel, `turns` goes on for a faster one.
+        """
+        self._judge, self._weights, self._attempts, self._until = judge or JudgeClient(), weights, attempts, until
+        self._problem, self._rollouts = "", 0
+        self._episode = Episode(attempts, until, weights)
 
     def reset(self, problem: str = "", **_: Any) -> str | None:
         """Begins a rollout on the problem of the data set's row."""
-        self._problem, self._scores = problem, []
-        return "Hand your kernel in with the tool `submit_kernel`, read the verdict, and mend it until it is correct."
+        self._problem, self._rollouts = problem, self._rollouts + 1
+        self._episode = Episode(self._attempts, self._until, self._weights)
+        return PROMPTS[self._episode.until]
 
     async def submit_kernel(self, code: str) -> str:
         """
@@ -36,24 +51,20 @@ class KernelEnvironment:
         Returns:
             The verdict in a few lines.
         """
-        if len(self._scores) >= self._attempts:
+        if self._episode.done:
             return "No attempts are left."
         try:
-            score = await self._judge.score_async(self._problem, code_of(code))
+            # TRL resets every environment once a step: rollouts of one prompt have the same number.
+            group = f"trl/rollout-{self._rollouts}/{self._problem}"
+            score = await self._judge.score_async(self._problem, code_of(code), group=group)
         except JudgeError as error:
             score = Score.unscored("judge", str(error))
-        self._scores.append(score)
-        return score.feedback()
+        self._episode.add(score)
+        return self._episode.feedback()
 
     def get_reward(self) -> float | None:
-        """The best reward of the rollout; 0 where nothing was handed in, None where nothing could be judged."""
-        if not self._scores:
-            return 0.0
-        totals = [reward.total for reward in self._rewards() if reward.total is not None]
-        return max(totals) if totals else None
-
-    def _rewards(self) -> list[Reward]:
-        return [score.reward(self._weights) for score in self._scores]
+        """What the rollout is worth; 0 where nothing was handed in, None where nothing could be judged."""
+        return self._episode.total if self._episode.scores else 0.0
 
 
 def environment_factory(**settings: Any) -> Callable[[], KernelEnvironment]:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernelwright_client import JudgeClient, Reward, Weights, code_of
+from kernelwright_client import JudgeClient, Pays, Reward, code_of
 
 
 class KernelReward:
@@ -15,9 +15,12 @@ class KernelReward:
     A completion that could not be judged gets None, which TRL leaves out of the mean and of the gradient.
     """
 
-    def __init__(self, judge: JudgeClient | None = None, weights: Weights | None = None) -> None:
-        """judge: None asks the one that KERNELWRIGHT_JUDGE_URL names."""
+    def __init__(self, judge: JudgeClient | None = None, weights: Pays = None) -> None:
+        """judge: None asks the one that KERNELWRIGHT_JUDGE_URL names.
+        weights: Weights, a preset's name or a function of a Score.
+        """
         self._judge, self._weights = judge or JudgeClient(), weights
+        self._calls = 0
         self.__name__ = "kernel_reward"
 
     async def __call__(
@@ -26,11 +29,14 @@ class KernelReward:
         problem: Sequence[str],
         log_extra: Callable[[str, list[Any]], None] | None = None,
         log_metric: Callable[[str, float], None] | None = None,
+        trainer_state: Any = None,
         **_: Any,
     ) -> list[float | None]:
         """One reward for each completion. Raises JudgeError for what the user must mend."""
         asked = [(name, code_of(completion)) for name, completion in zip(problem, completions, strict=True)]
-        scores = await self._judge.score_many_async(asked)
+        self._calls += 1
+        step = getattr(trainer_state, "global_step", self._calls)
+        scores = await self._judge.score_many_async(asked, group=[f"trl/step-{step}/{name}" for name in problem])
         rewards = [score.reward(self._weights) for score in scores]
         if log_extra is not None:
             log_extra("ended_at", [reward.ended_at for reward in rewards])

@@ -9,7 +9,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 
-from kernelwright_client import JudgeClient, Task, Weights, code_of
+from kernelwright_client import JudgeClient, Task, code_of
 
 
 class Unscored(RuntimeError):
@@ -27,11 +27,8 @@ class KernelTaskConfig(vf.TaskConfig):
     """The judge service; without one KERNELWRIGHT_JUDGE_URL names it."""
     patience: float = 900.0
     """Seconds that trouble of the judge is waited out."""
-    speed_weight: float = 0.5
-    share_weight: float = 0.25
-
-    def weights(self) -> Weights:
-        return Weights(speed=self.speed_weight, share=self.share_weight)
+    weights: dict[str, float | str | bool | None] | str = "default"
+    """A preset's name, or a table of weights."""
 
 
 class KernelTask(vf.Task[KernelData, vf.State, KernelTaskConfig]):
@@ -46,13 +43,14 @@ class KernelTask(vf.Task[KernelData, vf.State, KernelTaskConfig]):
     async def kernel(self, trace: vf.Trace) -> dict[str, float]:
         """The parts of the reward, each recorded by its name. Raises Unscored where there is no verdict."""
         judge = _judge(self.config.judge_url, self.config.patience)
-        score = await judge.score_async(self.data.problem, code_of(trace.last_reply))
-        reward = score.reward(self.config.weights())
-        trace.record_metrics({"gate": reward.parts["gate"], "speedup": score.speedup or 0.0})
+        group = f"verifiers/{self.data.problem}"
+        score = await judge.score_async(self.data.problem, code_of(trace.last_reply), group=group)
+        reward = score.reward(self.config.weights)
+        trace.record_metrics({"gate": score.gate, "speedup": score.speedup or 0.0})
         trace.info["kernel"] = score.without_answer()
         if reward.masked:
             raise Unscored(f"{reward.failure_kind}: {reward.explanation}")
-        return {name: value for name, value in reward.parts.items() if name != "gate"}
+        return dict(reward.parts)
 
     async def validate(self, runtime: Any) -> bool:
         """Whether the judge knows the problem, judges a candidate, and does not take torch's own work for one."""

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from kernelwright_client import JudgeClient, Weights, code_of
+from kernelwright_client import JudgeClient, code_of
 
 DATA_SOURCE = "kernelwright"
-INSIST = 2
-"""How often a fault that a loaded machine may have caused is judged again: verl has no mask for it."""
 
 
 class Unscored(RuntimeError):
@@ -20,18 +18,21 @@ class Unscored(RuntimeError):
 
 async def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None, *,
-    judge_url: str | None = None, unscored: str = "raise", weights: Mapping[str, float] | None = None,
+    judge_url: str | None = None, unscored: str = "raise", weights: Mapping[str, Any] | str | None = None,
     **_: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """The reward of one reply, in parts.
 
     ground_truth: the judge's name of the problem. unscored: `raise` ends the step with Unscored; `nan` marks the sample
-    for the advantage estimator `kernel_grpo`, which leaves it out (any other estimator would spoil its group).
+    for the advantage estimator `kernel_grpo`, which leaves it out (any other estimator would spoil its group). weights:
+    a table of weights, or a preset's name. extra_info: `group`, or else `split` and `index`, name the prompt.
 
     Raises Unscored, and JudgeError for what the user must mend.
     """
-    score = await _judge(judge_url).score_async(ground_truth, code_of(solution_str))
-    reward = score.reward(Weights(**(weights or {})))
+    row = extra_info or {}
+    group = str(row.get("group") or f"verl/{row.get('split', '')}-{row.get('index', '')}/{ground_truth}")
+    score = await _judge(judge_url).score_async(ground_truth, code_of(solution_str), group=group)
+    reward = score.reward(weights)
     if reward.total is None and unscored != "nan":
         raise Unscored(f"{ground_truth}: {reward.failure_kind}: {reward.explanation}")
     return {
@@ -62,4 +63,4 @@ def rows(
 
 @lru_cache(maxsize=8)
 def _judge(url: str | None) -> JudgeClient:
-    return JudgeClient(url, insist=INSIST)
+    return JudgeClient(url)
