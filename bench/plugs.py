@@ -115,7 +115,7 @@ def install(environments: Path, plug: Plug) -> None:
 def judge() -> Iterator[str]:
     """The URL of a judge service on this machine's CPU."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ["serve", "--device", "cpu", "--port", "0", "--store", f"{folder}/service.db"]
+        words = ["serve", "--no-token", "--device", "cpu", "--port", "0", "--store", f"{folder}/service.db"]
         server = subprocess.Popen(
             [sys.executable, "-m", "kernelwright.agent", *words],
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"},

@@ -97,7 +97,17 @@ def service(given: argparse.Namespace) -> Iterator[Judged]:
     options = service_options(options_for([given.device]))
     options.pop("targets", None)  # the server's own, as the batch's
     with TemporaryDirectory(prefix="service-gpu-", ignore_cleanup_errors=True) as name:
-        command = [sys.executable, "-m", "kernelwright.agent", "serve", "--port", "0", "--device", given.device]
+        command = [
+            sys.executable,
+            "-m",
+            "kernelwright.agent",
+            "serve",
+            "--no-token",
+            "--port",
+            "0",
+            "--device",
+            given.device,
+        ]
         log = Path(name) / "serve.log"
         with log.open("w") as said:
             process = subprocess.Popen([*command, "--workers", str(given.workers)], cwd=name, stderr=said)

@@ -58,7 +58,17 @@ def picture_of_service(folder: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "kernelwright.agent", "serve", "--device", "cpu", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "serve",
+        "--no-token",
+        "--device",
+        "cpu",
+        "--port",
+        str(port),
+    ]
     server = subprocess.Popen([*command, "--store", "verdicts.db"], cwd=folder, env=environment())
     address = f"http://127.0.0.1:{port}"
     try:

@@ -28,7 +28,19 @@ JudgesPerGpu = Annotated[
 ]
 Host = Annotated[str, typer.Option(help="The address to listen on; beyond loopback --token-file is needed.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
-TokenFile = Annotated[Path | None, typer.Option(help="A file with a line `CLIENT TOKEN` for each client.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file with a line `CLIENT TOKEN` for each client, then `names-only` or `admin`.",
+        show_default="one token is made",
+    ),
+]
+NoToken = Annotated[
+    bool, typer.Option("--no-token", help="Everyone on this machine may ask, and so run code as this user.")
+]
+ReferencesOption = Annotated[
+    str, typer.Option("--references", metavar="refuse|trusted", help="Whether clients may send references.")
+]
 RecordFile = Annotated[Path, typer.Option("--store", help="The file that verdicts and the queue are kept in.")]
 Database = Annotated[str | None, typer.Option("--db", help="A database whose trajectories the page shows.")]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
@@ -41,6 +53,14 @@ ClientPending = Annotated[int, typer.Option(min=1, help="Verdicts of one client 
 ClientPerMinute = Annotated[
     int | None, typer.Option(min=1, help="Submissions of one client within a minute.", show_default="no limit")
 ]
+VerdictSeconds = Annotated[
+    float, typer.Option(min=1.0, help="Wall-clock seconds of one verdict; then its judge process is ended.")
+]
+Keep = Annotated[
+    float | None,
+    typer.Option(min=0.0, metavar="DAYS", help="Delete verdicts this long after they ended.", show_default="never"),
+]
+Private = Annotated[bool, typer.Option("--private", help="Clients see their own verdicts only.")]
 Ray = Annotated[
     str | None, typer.Option("--ray", metavar="ADDRESS", help="Judge on this Ray cluster, a judge for each GPU.")
 ]
@@ -50,9 +70,11 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 def serve(
     device: Devices = None, workers: Workers = None, judges_per_gpu: JudgesPerGpu = 1,
     host: Host = "127.0.0.1", port: Port = 8700,
-    token_file: TokenFile = None, store: RecordFile = Path(".kernelwright/service.db"), db: Database = None,
+    token_file: TokenFile = None, no_token: NoToken = False, references: ReferencesOption = "trusted",
+    store: RecordFile = Path(".kernelwright/service.db"), db: Database = None,
     kernelbench: KernelBench = None, allow_import: AllowImport = None, queue: Queue = 4096,
-    client_pending: ClientPending = 512, client_per_minute: ClientPerMinute = None, ray: Ray = None,
+    client_pending: ClientPending = 512, client_per_minute: ClientPerMinute = None,
+    verdict_seconds: VerdictSeconds = 600.0, keep: Keep = None, private: Private = False, ray: Ray = None,
     debug: Debug = False,
 ) -> None:  # fmt: skip
     """Answer verdicts over HTTP: submit, follow, cancel; a page for people at /. Routes: docs/reference/service.md.
@@ -65,17 +87,24 @@ def serve(
     require("fastapi", "uvicorn", "prometheus_client")
     from kernelwright.agent.command_line.check import allowed_packages
     from kernelwright.agent.output_files import refuse_unwritable_folder
-    from kernelwright.agent.serving.routes.quotas import QuotaLimits
-    from kernelwright.agent.serving.server import ServerOptions, devices_of
+    from kernelwright.agent.serving.queueing.quotas import QuotaLimits
+    from kernelwright.agent.serving.server import References, ServerOptions, devices_of
     from kernelwright.errors import InputError
+
+    if references not in list(References):
+        raise InputError(f"--references {references!r}: choose refuse or trusted")
+    if no_token and token_file is not None:
+        raise InputError("--no-token and --token-file exclude each other: leave one out")
 
     if store.is_dir():
         raise InputError(f"--store {store} is a folder: name a file in it, such as --store {store / 'service.db'}")
     refuse_unwritable_folder(store.parent, "--store")
     plan = ServerOptions(
-        host=host, port=port, store=store, token_file=token_file, database=db, kernelbench=kernelbench,
+        host=host, port=port, store=store, token_file=token_file, needs_token=not no_token,
+        references=References(references), database=db, kernelbench=kernelbench,
         allow_import=allowed_packages(allow_import or []),
         limits=QuotaLimits(queue=queue, client_pending=client_pending, client_per_minute=client_per_minute),
+        verdict_seconds=verdict_seconds, keep_days=keep, is_private=private,
     )  # fmt: skip
     places = workers or os.cpu_count() or 2
     if ray is None:

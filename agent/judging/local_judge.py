@@ -75,6 +75,9 @@ class LocalJudge(PlacedJudge):
         self._process.end(CLOSING_SECONDS)
         self._close_verdicts()
 
+    def _kill(self) -> None:
+        self._process.end()
+
     # -------------------------------------------------------------- the writing thread
     def _write(self) -> None:
         """Writes to the judge in a thread, so that a judge that reads nothing (a stopped process) blocks no caller."""
@@ -118,5 +121,7 @@ class LocalJudge(PlacedJudge):
     def _loss(self) -> Exception:
         if self._closing:
             return closed_error()
+        if self._was_ended:
+            return self._ended_error()
         why = self.trouble or f"the judge {self.name} died (exit status {self._process.exit_code})"
         return JudgeLost(f"{why} while it was at work on this verdict: see agent doctor")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from kernelwright.agent.judging.messages import VerdictRequest
 from kernelwright.agent.judging.placing import JudgeHandle, VerdictUnderWay
-from kernelwright.agent.judging.pool import DeviceKind, JudgeState, PoolClosed
+from kernelwright.agent.judging.pool import DeviceKind, JudgeEnded, JudgeState, PoolClosed
 from kernelwright.tools.report import Report
 
 
@@ -26,6 +26,10 @@ class PlacedJudge(ABC):
         """The reason why it could not begin."""
         self.was_ready = False
         """Whether it has ever begun."""
+        self.domain = ""
+        """The domain of the verdicts that it has begun; empty where it ran no reference but trusted ones."""
+        self.is_draining = False
+        """Whether it begins nothing more, so that another process can take its place."""
         self._ended = ended
         self._lock = threading.Lock()
         self._under_way: dict[int, VerdictUnderWay] = {}
@@ -33,6 +37,8 @@ class PlacedJudge(ABC):
         """The exceptions with which callers ended their verdicts, until these have stopped."""
         self._alive = True
         self._closing = False
+        self._was_ended = False
+        """Whether a caller ended it over one of its verdicts."""
 
     @property
     def state(self) -> JudgeState:
@@ -47,7 +53,7 @@ class PlacedJudge(ABC):
     def free(self) -> int:
         """Verdicts that it could begin now, none while it begins or closes."""
         with self._lock:
-            takes = self._alive and self.was_ready and not self._closing
+            takes = self._alive and self.was_ready and not self._closing and not self.is_draining
             return self.capacity - len(self._under_way) if takes else 0
 
     @abstractmethod
@@ -61,6 +67,32 @@ class PlacedJudge(ABC):
     @abstractmethod
     def close(self) -> None:
         """Ends the judge; verdicts under way raise PoolClosed."""
+
+    @abstractmethod
+    def _kill(self) -> None:
+        """Ends the judge at once. Its verdicts under way end with `_loss`."""
+
+    def end_over(self, number: int, error: Exception) -> None:
+        """Ends the judge over one of its verdicts, which raises `error`; the others raise JudgeEnded."""
+        with self._lock:
+            if number not in self._under_way:
+                return
+            self._refused[number] = error
+            self._was_ended = True
+            self._alive = False
+        # A process that hangs in a driver takes its time to die: whoever asks does not wait for it.
+        threading.Thread(target=self._kill, name=f"end of judge {self.name}", daemon=True).start()
+
+    def retire(self) -> None:
+        """Ends the judge, which is at work on nothing, so that another process takes its place."""
+        with self._lock:
+            self._was_ended = True
+            self._alive = False
+        threading.Thread(target=self._kill, name=f"end of judge {self.name}", daemon=True).start()
+
+    def _ended_error(self) -> JudgeEnded:
+        """Returns the exception of a verdict whose judge was ended over another one."""
+        return JudgeEnded(f"the judge {self.name} was ended over another verdict")
 
     def _count(self, number: int, work: VerdictUnderWay) -> None:
         """Counts one more verdict under way."""

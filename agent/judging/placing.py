@@ -38,6 +38,10 @@ class JudgeHandle(Protocol):
     trouble: str
     """The reason why it could not begin."""
     was_ready: bool
+    domain: str
+    """The domain of the verdicts that it has begun; empty where it ran no reference but trusted ones."""
+    is_draining: bool
+    """Whether it begins nothing more, so that another process can take its place."""
 
     @property
     def state(self) -> JudgeState:
@@ -56,6 +60,14 @@ class JudgeHandle(Protocol):
         """A verdict ends at its next step."""
         ...
 
+    def end_over(self, number: int, error: Exception) -> None:
+        """Ends the judge over one of its verdicts, which raises `error`; the others raise JudgeEnded."""
+        ...
+
+    def retire(self) -> None:
+        """Ends the judge, which is at work on nothing, so that another process takes its place."""
+        ...
+
     def close(self) -> None:
         """Ends the judge; verdicts under way raise PoolClosed."""
         ...
@@ -68,6 +80,7 @@ class WaitingVerdict(NamedTuple):
     work: VerdictUnderWay
     device: DeviceKind
     began: Callable[[str], None]
+    domain: str
 
 
 class PlacingPool:
@@ -100,6 +113,7 @@ class PlacingPool:
         progress: Callable[[str], None] = ignore,
         device: DeviceKind | None = None,
         began: Callable[[str], None] = ignore,
+        domain: str = "",
     ) -> Future[Report]:
         """See JudgePool.submit."""
         future: Future[Report] = Future()
@@ -111,22 +125,40 @@ class PlacingPool:
         with self._lock:
             if self._closed:
                 raise PoolClosed("the judges are closed")
-            self._waiting.append(WaitingVerdict(ask, VerdictUnderWay(future, progress), device or self._default, began))
+            work = VerdictUnderWay(future, progress)
+            self._waiting.append(WaitingVerdict(ask, work, device or self._default, began, domain))
         self._place()
         return future
 
+    def fits(self, device: DeviceKind, domain: str) -> bool:
+        """See JudgePool.fits."""
+        with self._lock:
+            return self._free_judge(device, domain) is not None
+
     def cancel(self, future: Future[Report]) -> None:
         """See JudgePool.cancel."""
+        placed = self._placed_or_refused(future, VerdictCancelled("nobody wants this verdict any more"))
+        if placed is not None:
+            judge, number = placed
+            judge.stop(number)
+
+    def end(self, future: Future[Report], error: InfrastructureError) -> None:
+        """See JudgePool.end."""
+        placed = self._placed_or_refused(future, error)
+        if placed is not None:
+            judge, number = placed
+            judge.end_over(number, error)
+
+    def _placed_or_refused(self, future: Future[Report], error: InfrastructureError) -> tuple[JudgeHandle, int] | None:
+        """Returns the judge of a verdict and its number there. A verdict that still waits ends with the error."""
         with self._lock:
-            waiting = next((one for one in self._waiting if one.work.future is future), None)
+            waiting = next((entry for entry in self._waiting if entry.work.future is future), None)
             if waiting is not None:
                 self._waiting.remove(waiting)
             placed = self._placed.get(future)
         if waiting is not None:
-            future.set_exception(VerdictCancelled("nobody wants this verdict any more"))
-        elif placed is not None:
-            judge, number = placed
-            judge.stop(number)
+            future.set_exception(error)
+        return placed
 
     def close(self) -> None:
         """See JudgePool.close."""
@@ -147,17 +179,22 @@ class PlacingPool:
         """Gives what waits to judges that are free, in order of arrival within a kind."""
         begun: list[tuple[WaitingVerdict, JudgeHandle]] = []
         hopeless: list[tuple[WaitingVerdict, str]] = []
+        blocked: list[WaitingVerdict] = []
         with self._lock:
+            for judge in self._judges:  # one that ran trusted references alone needs no other process
+                judge.is_draining = judge.is_draining and bool(judge.domain or self._work_of(judge))
             for waiting in list(self._waiting):
-                judge = self._free_judge(waiting.device, [judge for _, judge in begun])
-                if judge is None and not (why := self._no_hope(waiting.device)):
-                    continue
-                self._waiting.remove(waiting)
-                if judge is None:
+                judge = self._free_judge(waiting.device, waiting.domain, [judge for _, judge in begun])
+                if judge is not None:
+                    judge.domain = waiting.domain
+                    self._placed[waiting.work.future] = (judge, waiting.ask.number)
+                    begun.append((waiting, judge))
+                elif why := self._no_hope(waiting.device):
                     hopeless.append((waiting, why))
-                    continue
-                self._placed[waiting.work.future] = (judge, waiting.ask.number)
-                begun.append((waiting, judge))
+                else:
+                    blocked.append(waiting)
+            self._waiting = deque(blocked)
+            self._make_room(blocked)
         for waiting, why in hopeless:  # outside the lock: callbacks of the future may ask this pool again
             waiting.work.future.set_exception(InfrastructureError(f"no judge can be started ({why}): see agent doctor"))
         for waiting, judge in begun:
@@ -165,11 +202,44 @@ class PlacingPool:
             waiting.began(judge.name)
             judge.begin(waiting.ask, waiting.work)
 
-    def _free_judge(self, device: DeviceKind, taken: Sequence[JudgeHandle]) -> JudgeHandle | None:
-        """Returns the judge with the most free places, those given in this round counted."""
-        room = {id(judge): (judge.free - taken.count(judge), judge) for judge in self._judges if judge.kind is device}
-        best = max(room.values(), key=lambda entry: entry[0], default=None)
-        return best[1] if best is not None and best[0] > 0 else None
+    def _free_judge(self, device: DeviceKind, domain: str, taken: Sequence[JudgeHandle] = ()) -> JudgeHandle | None:
+        """Returns the judge with the most free places that may begin a verdict of that domain, of its own domain first.
+
+        taken: the judges of verdicts that are begun in this round.
+        """
+        ranks: dict[int, tuple[bool, int]] = {}
+        for index, judge in enumerate(self._judges):
+            free = judge.free - taken.count(judge)
+            is_unused = not judge.domain and not self._work_of(judge)
+            if judge.kind is device and free > 0 and (judge.domain == domain or is_unused):
+                ranks[index] = (judge.domain == domain, free)
+        return self._judges[max(ranks, key=ranks.__getitem__)] if ranks else None
+
+    def _make_room(self, blocked: Sequence[WaitingVerdict]) -> None:
+        """Has another process take the place of a judge for each verdict that its judges' domains keep waiting.
+
+        The caller holds the lock.
+        """
+        for device in dict.fromkeys(waiting.device for waiting in blocked):
+            kin = [judge for judge in self._judges if judge.kind is device and judge.state.alive]
+            domains = [waiting.domain for waiting in blocked if waiting.device is device]
+            # A judge that starts or drains is for one of those that wait.
+            for domain in domains[sum(not judge.was_ready or judge.is_draining for judge in kin) :]:
+                self._drain_for(domain, [judge for judge in kin if judge.was_ready and not judge.is_draining])
+        for judge in self._judges:
+            if judge.is_draining and judge.state.alive and not self._work_of(judge):
+                judge.retire()
+
+    def _drain_for(self, domain: str, judges: Sequence[JudgeHandle]) -> None:
+        """Drains an idle judge of another domain; where none is idle and none is of this domain, the least busy."""
+        others = [judge for judge in judges if judge.domain != domain]
+        least_busy = min(others, key=self._work_of, default=None)
+        if least_busy is not None and (not self._work_of(least_busy) or len(others) == len(judges)):
+            least_busy.is_draining = True
+
+    def _work_of(self, judge: JudgeHandle) -> int:
+        """Returns how many verdicts a judge has been given that have not ended."""
+        return sum(placed is judge for placed, _ in self._placed.values())
 
     def _no_hope(self, device: DeviceKind) -> str:
         """Returns the reason why there will never be a judge of this kind; empty where there may be one."""
@@ -194,5 +264,6 @@ class PlacingPool:
     def _replace(self, judge: JudgeHandle) -> None:
         again = self._replacement(judge)
         place = self._judges.index(judge)
-        log.warning("the judge %s died, and %s", judge.name, "is started again" if again else "is given up")
+        if not judge.is_draining:
+            log.warning("the judge %s died, and %s", judge.name, "is started again" if again else "is given up")
         self._judges[place : place + 1] = [again] if again is not None else []

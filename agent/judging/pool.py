@@ -33,6 +33,14 @@ class JudgeLost(InfrastructureError):
     """The judge died, or its machine was lost, while it was at work on this verdict."""
 
 
+class JudgeEnded(JudgeLost):
+    """The judge was ended because of another one of its verdicts, which says nothing about this one."""
+
+
+class VerdictOverdue(InfrastructureError):
+    """The verdict took longer than its caller allows, and its judge was ended."""
+
+
 class VerdictCancelled(InfrastructureError):
     """The verdict was stopped because no caller waits for it any more."""
 
@@ -88,16 +96,32 @@ class JudgePool(Protocol):
         progress: Callable[[str], None] = ...,
         device: DeviceKind | None = None,
         began: Callable[[str], None] = ...,
+        domain: str = "",
     ) -> Future[Report]:
         """Begins a verdict as soon as a judge of that kind is free; `began` is then told the judge's name.
+
+        domain: whose reference it is. A reference runs in the judge's process and may change it, so that a judge that
+        has begun a verdict of one domain makes those of no other: another process takes its place. The empty domain
+        is that of references that the pool's owner trusts.
 
         `progress` is called with each step, in a thread of the pool. The future raises ProblemError,
         InfrastructureError, JudgeLost, VerdictCancelled or PoolClosed.
         """
         ...
 
+    def fits(self, device: DeviceKind, domain: str) -> bool:
+        """Whether a judge of that kind could begin a verdict of that domain now, without another process."""
+        ...
+
     def cancel(self, future: Future[Report]) -> None:
         """Stops a verdict at its next step; its future raises VerdictCancelled. Nothing where it has ended."""
+        ...
+
+    def end(self, future: Future[Report], error: InfrastructureError) -> None:
+        """Ends the judge that is at work on a verdict, whose future raises `error`; a new judge takes its place.
+
+        The other verdicts of that judge raise JudgeEnded. Nothing where the verdict has ended.
+        """
         ...
 
     def close(self) -> None:

@@ -78,6 +78,9 @@ class RayJudge(PlacedJudge):
             ray.kill(self._actor)
         self._close_verdicts()
 
+    def _kill(self) -> None:
+        self._give_up()
+
     # -------------------------------------------------------------- its threads
     def _watch(self) -> None:
         """Watches the actor until it is dead."""
@@ -128,6 +131,8 @@ class RayJudge(PlacedJudge):
     def _loss(self, error: BaseException | None) -> Exception:
         if self._closing:
             return closed_error()
+        if self._was_ended:
+            return self._ended_error()
         why = f" ({_last_line(error)})" if error is not None else ""
         return JudgeLost(f"the judge {self.name} died{why} while it was at work on this verdict")
 

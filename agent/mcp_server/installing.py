@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import stat
 import sys
 from enum import StrEnum
 from importlib import resources
@@ -93,11 +94,19 @@ def _write_toml(path: Path, command: list[str]) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes the file in one step, so that a client never reads half of it."""
+    """Writes the file in one step, so that a client never reads half of it.
+
+    The file keeps its mode, because configurations hold keys, and a link to it (of a folder of dotfiles) stays a link.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
+    target = path.resolve()
+    beside = target.with_name(target.name + ".new")
+    beside.unlink(missing_ok=True)
+    if target.exists():
+        beside.touch(mode=0o600)
+        beside.chmod(stat.S_IMODE(target.stat().st_mode))
     beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    beside.replace(target)
 
 
 def _copy_skill(skills: Path) -> Path:

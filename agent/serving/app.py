@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from kernelwright.agent.serving.content import RequestRefused
-from kernelwright.agent.serving.routes import problem_routes, state_routes, verdict_routes
+from kernelwright.agent.serving.routes import administration_routes, problem_routes, state_routes, verdict_routes
 from kernelwright.agent.serving.routes.admission import AdmissionMiddleware
 from kernelwright.agent.serving.routes.connections import BODY_SECONDS, BodyLimits
 from kernelwright.agent.serving.routes.context import Context
@@ -24,7 +24,8 @@ from kernelwright.tools.hardware.machine_info import version
 BODY_BYTES = 2**20
 BATCH_BYTES = 16 * 2**20
 STATUS_OF_CODE = {
-    Code.UNAUTHORIZED: 401, Code.TIMEOUT: 408, Code.TOO_LARGE: 413, Code.INVALID: 422, Code.NOT_FOUND: 404,
+    Code.UNAUTHORIZED: 401, Code.FORBIDDEN: 403, Code.TIMEOUT: 408, Code.TOO_LARGE: 413, Code.INVALID: 422,
+    Code.NOT_FOUND: 404,
     Code.QUEUE_FULL: 429, Code.QUOTA: 429, Code.CLOSING: 503, Code.NO_JUDGES: 503,
 }  # fmt: skip
 UNREADABLE_MESSAGE = "the body cannot be read: send JSON in UTF-8, not compressed, and not nested deeply"
@@ -39,6 +40,8 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
         context.changes.attach()
         context.service.changed = context.changes.tell
         await run_sync(context.service.start)
+        if context.retention is not None:
+            context.retention.start()
         await run_sync(context.service.warm)
         await _first_request(app)
         _keep_what_is_there()
@@ -46,6 +49,8 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
             yield
         finally:
             context.changes.close()
+            if context.retention is not None:
+                await run_sync(context.retention.close)
             await run_sync(context.service.close)
 
     app = FastAPI(
@@ -53,7 +58,7 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
         docs_url=None, redoc_url=None,
     )  # fmt: skip
     app.state.context = context
-    for routes in (verdict_routes, problem_routes, state_routes):
+    for routes in (administration_routes, verdict_routes, problem_routes, state_routes):
         app.include_router(routes.router)
     app.add_middleware(BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES)
     app.add_middleware(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,9 +17,11 @@ from kernelwright.agent.judging.pool import ignore
 from kernelwright.agent.serving.requests import (
     TIMEOUT_SECONDS,
     WAIT_SECONDS,
+    Deadline,
     JudgeServiceError,
     ServiceBusy,
     Verdict,
+    VerdictNotInTime,
     pause_seconds,
     read_answer,
     submission_of,
@@ -50,9 +53,9 @@ class SubmittedVerdict(Status):
 
     _client: JudgeClient = PrivateAttr()
 
-    def result(self, progress: Callable[[str], None] = ignore) -> Verdict:
-        """Waits for the verdict, as the future of `Judge.submit` does. Raises what `JudgeClient` raises."""
-        return self._client.result(self, progress)
+    def result(self, progress: Callable[[str], None] = ignore, *, timeout: float | None = None) -> Verdict:
+        """Waits for the verdict, as the future of `Judge.submit` does. Raises what `JudgeClient.result` raises."""
+        return self._client.result(self, progress, timeout=timeout)
 
 
 class JudgeClient:
@@ -64,12 +67,16 @@ class JudgeClient:
     """
 
     def __init__(self, url: str, token: str | None = None, patience: float = 600.0) -> None:
-        """url: `http://HOST:PORT`. token: of the server's token file."""
+        """url: `http://HOST:PORT`, or what `agent serve` prints (`http://HOST:PORT/#token=TOKEN`). token: of the
+        server's token file.
+        """
         import httpx2
 
         if not url.startswith(("http://", "https://")):
             raise InputError(f"{url!r} is no address of a judge service: give http://HOST:PORT")
+        url, _, url_token = url.partition("#token=")
         self.url, self._patience = url.rstrip("/"), patience
+        token = url_token or token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._settings: dict[str, Any] = {"base_url": self.url, "headers": headers, "timeout": TIMEOUT_SECONDS}
         self._settings["verify"] = url.startswith("https://")  # certificates are read only where they are used
@@ -92,17 +99,26 @@ class JudgeClient:
     # -------------------------------------------------------------- one candidate
     def score(
         self, problem: Named, code: str, *, device: str | None = None, group: str | None = None,
-        progress: Callable[[str], None] = ignore, **options: Any,
+        progress: Callable[[str], None] = ignore, timeout: float | None = None, **options: Any,
     ) -> Verdict:  # fmt: skip
-        """Judges one candidate and waits for the verdict. `options`: as docs/reference/service.md lists them."""
-        return self.result(self.submit(problem, code, device=device, group=group, **options), progress)
+        """Judges one candidate and waits for the verdict. `options`: as docs/reference/service.md lists them.
+
+        timeout: seconds for everything together, the queue included; then the verdict is withdrawn and
+        JudgeServiceError is raised. None waits as long as the service needs.
+        """
+        deadline = Deadline(timeout)
+        body = submission_of(problem, code, options, device, group)
+        return self._result(self._submit(body, deadline), progress, deadline)
 
     def submit(
         self, problem: Named, code: str, *, device: str | None = None, group: str | None = None, **options: Any
     ) -> SubmittedVerdict:
         """Submits one candidate and does not wait: `submit(...).result()` does."""
-        body = submission_of(problem, code, options, device, group)
-        submitted = SubmittedVerdict.model_validate_json(self._ask("POST", "/v1/verdicts", json=body))
+        return self._submit(submission_of(problem, code, options, device, group), Deadline(None))
+
+    def _submit(self, body: Mapping[str, Any], deadline: Deadline) -> SubmittedVerdict:
+        answer = self._ask("POST", "/v1/verdicts", deadline, json=body)
+        submitted = SubmittedVerdict.model_validate_json(answer)
         submitted._client = self
         return submitted
 
@@ -110,12 +126,27 @@ class JudgeClient:
         """Returns the status of a verdict; waits up to so many seconds (60 at most) until it has ended."""
         return Status.model_validate_json(self._ask("GET", f"/v1/verdicts/{verdict_id}", params={"wait": wait}))
 
-    def result(self, submitted: Status, progress: Callable[[str], None] = ignore) -> Verdict:
-        """Waits for the verdict of what was submitted. `progress` is told what it is at, now and then."""
-        status = submitted
+    def result(
+        self, submitted: Status, progress: Callable[[str], None] = ignore, *, timeout: float | None = None
+    ) -> Verdict:
+        """Waits for the verdict of what was submitted. `progress` is told what it is at, now and then.
+
+        timeout: seconds from now on; then the verdict is withdrawn and JudgeServiceError is raised.
+        """
+        return self._result(submitted, progress, Deadline(timeout))
+
+    def _result(self, submitted: Status, progress: Callable[[str], None], deadline: Deadline) -> Verdict:
+        status, path = submitted, f"/v1/verdicts/{submitted.verdict_id}"
+        wait = WAIT_SECONDS if progress is ignore else 1.0
         while (verdict := verdict_of(status.model_copy(update={"known": submitted.known}))) is None:
             progress(describe_activity(status))
-            status = self.status(submitted.verdict_id, wait=WAIT_SECONDS if progress is ignore else 1.0)
+            try:
+                deadline.check(status)
+            except VerdictNotInTime:
+                self.cancel(submitted.verdict_id)
+                raise
+            answer = self._ask("GET", path, deadline, params={"wait": min(wait, deadline.remaining)})
+            status = Status.model_validate_json(answer)
         return verdict
 
     def cancel(self, verdict_id: str) -> Status:
@@ -162,21 +193,26 @@ class JudgeClient:
 
     # -------------------------------------------------------------- async
     async def score_async(
-        self, problem: Named, code: str, *, device: str | None = None, group: str | None = None, **options: Any
-    ) -> Verdict:
+        self, problem: Named, code: str, *, device: str | None = None, group: str | None = None,
+        timeout: float | None = None, **options: Any,
+    ) -> Verdict:  # fmt: skip
         """Does the same as `score` within an event loop. Cancelling the task cancels the verdict too."""
         import httpx2
 
+        deadline = Deadline(timeout)
         async with httpx2.AsyncClient(**self._settings) as http:
             body = submission_of(problem, code, options, device, group)
-            submitted = Status.model_validate_json(await self._ask_async(http, "POST", "/v1/verdicts", json=body))
+            answer = await self._ask_async(http, "POST", "/v1/verdicts", deadline, json=body)
+            submitted = Status.model_validate_json(answer)
             place, status = f"/v1/verdicts/{submitted.verdict_id}", submitted
             try:
                 while (verdict := verdict_of(status.model_copy(update={"known": submitted.known}))) is None:
-                    answer = await self._ask_async(http, "GET", place, params={"wait": WAIT_SECONDS})
+                    deadline.check(status)
+                    wait = min(WAIT_SECONDS, deadline.remaining)
+                    answer = await self._ask_async(http, "GET", place, deadline, params={"wait": wait})
                     status = Status.model_validate_json(answer)
-            except asyncio.CancelledError:
-                await asyncio.shield(self._ask_async(http, "DELETE", place))
+            except (asyncio.CancelledError, VerdictNotInTime):
+                await asyncio.shield(self._ask_async(http, "DELETE", place, Deadline(None)))
                 raise
         return verdict
 
@@ -209,9 +245,9 @@ class JudgeClient:
         return QueueState.model_validate_json(self._ask("GET", "/v1/queue"))
 
     # -------------------------------------------------------------- one request
-    def _ask(self, method: str, path: str, **what: Any) -> bytes:
-        """Returns the body of the answer. A busy or absent server is asked again, within `patience`."""
-        deadline, tries = time.monotonic() + self._patience, 0
+    def _ask(self, method: str, path: str, limit: Deadline | None = None, **what: Any) -> bytes:
+        """Returns the body of the answer. A busy or absent server is asked again, within `patience` and the limit."""
+        deadline, tries = self._last_try(limit), 0
         while True:
             try:
                 return self._once(method, path, what)
@@ -231,10 +267,15 @@ class JudgeClient:
             answer.status_code, answer.content, answer.headers.get("retry-after"), method, str(answer.url)
         )
 
-    async def _ask_async(self, http: httpx2.AsyncClient, method: str, path: str, **what: Any) -> bytes:
+    def _last_try(self, limit: Deadline | None) -> float:
+        """Returns when an absent server is given up, of the monotonic clock."""
+        remaining = limit.remaining if limit is not None else math.inf
+        return time.monotonic() + min(self._patience, remaining)
+
+    async def _ask_async(self, http: httpx2.AsyncClient, method: str, path: str, limit: Deadline, **what: Any) -> bytes:
         import httpx2
 
-        deadline, tries = time.monotonic() + self._patience, 0
+        deadline, tries = self._last_try(limit), 0
         while True:
             try:
                 answer = await http.request(method, path, **what)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +15,18 @@ from kernelwright.agent.serving.wire import Code, ProblemReference, Submission, 
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.source import candidate_hash
+
+REFERENCE_REFUSED = (
+    "no reference of yours is run here: name a problem of the server, which GET /v1/problems lists (the server was "
+    "started with --references refuse, or its token file says `names-only` for you)"
+)
+
+
+@lru_cache(maxsize=1)
+def _catalogue_texts() -> frozenset[str]:
+    from kernelwright.agent.problems.finding import catalogue
+
+    return frozenset(problem.source for problem in catalogue())
 
 
 class RequestRefused(Exception):
@@ -36,27 +48,41 @@ class PreparedSubmission(BaseModel):
     candidate_hash: str
     options: Options
     device: DeviceKind
+    domain: str
+    """The client whose reference it is; empty for a problem of the server's own."""
     group: str | None
 
 
 class Preparing:
     """The server's permissions, and the environment of its verdicts."""
 
-    def __init__(self, pool: JudgePool, kernelbench: Path | None, allow_import: Sequence[str]) -> None:
+    def __init__(
+        self, pool: JudgePool, kernelbench: Path | None, allow_import: Sequence[str],
+        may_send_references: Callable[[str], bool] = lambda client: True,
+    ) -> None:  # fmt: skip
+        """may_send_references: whether this client may send references, which run as this server's user."""
         self._pool, self._kernelbench, self._allowed = pool, kernelbench, frozenset(allow_import)
+        self._may_send_references = may_send_references
         self._named = lru_cache(maxsize=1024)(self._find)
 
-    def prepare(self, submission: Submission) -> PreparedSubmission:
-        """Raises RequestRefused."""
+    def prepare(self, submission: Submission, client: str) -> PreparedSubmission:
+        """Finds the problem, checks the options and names the verdict. Raises RequestRefused.
+
+        A verdict on a client's own reference is that client's alone: the reference runs in the process that compares.
+        """
         device = submission.device or self._pool.devices[0]
         if device not in self._pool.devices:
             has = " and ".join(self._pool.devices)
             raise RequestRefused(Code.INVALID, f"device {device}: this server judges on {has} only")
         problem = self.problem(submission.problem)
+        domain = "" if self._is_own(problem) else client
+        if domain and not self._may_send_references(client):
+            raise RequestRefused(Code.FORBIDDEN, REFERENCE_REFUSED)
         options = self._options(submission.options, device)
         own = candidate_hash(submission.candidate)
         environment = self._pool.environment(device).model_dump_json(exclude={"host"})
         parts = (own, problem.hash, problem.name, options.model_dump_json(), device.value, environment)
+        parts = (*parts, domain) if domain else parts
         return PreparedSubmission(
             verdict_id=hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32],
             problem=problem,
@@ -64,6 +90,7 @@ class Preparing:
             candidate_hash=own,
             options=options,
             device=device,
+            domain=domain,
             group=submission.group,
         )
 
@@ -77,6 +104,15 @@ class Preparing:
             return self._named(asked.name.strip())
         except ProblemError as error:
             raise RequestRefused(Code.INVALID, " ".join(str(error).split())) from None
+
+    def _is_own(self, problem: Problem) -> bool:
+        """Whether a problem's text is one of this server's problems, whoever sends it."""
+        if problem.source in _catalogue_texts():
+            return True
+        try:
+            return self._named(problem.name).source == problem.source
+        except ProblemError:
+            return False
 
     def _find(self, name: str) -> Problem:
         from kernelwright.agent.problems.finding import find_by_name

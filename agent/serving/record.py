@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict
 
 from kernelwright.agent.judging.pool import DeviceKind
-from kernelwright.agent.serving.tables import ATTEMPT, METADATA, SUBMISSION, VERDICT, VERSION
+from kernelwright.agent.serving.tables import ATTEMPT, METADATA, SUBMISSION, UPGRADES, VERDICT, VERSION
 from kernelwright.agent.serving.wire import Attempt, Code, Error, Outcome, Score, State
 from kernelwright.errors import InputError
 from kernelwright.tools.report import Report
@@ -36,6 +36,8 @@ class RememberedVerdict(BaseModel):
     problem_hash: str
     candidate_hash: str
     device: DeviceKind
+    domain: str = ""
+    """Whose reference it is; empty for the server's own problems."""
     submitted: float
     started: float | None = None
     ended: float | None = None
@@ -92,8 +94,11 @@ class VerdictDatabase:
         sa.event.listen(self._engine, "connect", _prepare)
         with self._engine.begin() as connection:
             found = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
-            if found not in (0, VERSION):
+            if found not in (0, *UPGRADES, VERSION):
                 raise InputError(f"{file} was written by another version of Kernelwright: give another --store")
+            for version in range(found or VERSION, VERSION):
+                for statement in UPGRADES[version]:
+                    connection.exec_driver_sql(statement)
             METADATA.create_all(connection)
             connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
 
@@ -135,13 +140,24 @@ class VerdictDatabase:
                 found[row["verdict_id"]].append(Attempt(**{k: v for k, v in row.items() if k != "verdict_id"}))
         return {verdict_id: tuple(attempts) for verdict_id, attempts in found.items()}
 
-    def newest(self, limit: int, state: State | None = None, problem: str | None = None) -> list[RememberedVerdict]:
-        """Returns at most `limit` verdicts, the newest first, of one state or problem where those are given."""
+    def is_submitter(self, client: str, verdict_id: str) -> bool:
+        """Whether a client has submitted this verdict."""
+        submitted = (SUBMISSION.c.verdict_id == verdict_id) & (SUBMISSION.c.client == client)
+        with self._engine.connect() as connection:
+            return connection.execute(sa.select(SUBMISSION.c.id).where(submitted).limit(1)).first() is not None
+
+    def newest(
+        self, limit: int, state: State | None = None, problem: str | None = None, client: str | None = None
+    ) -> list[RememberedVerdict]:
+        """Returns at most `limit` verdicts, the newest first, of one state, problem or client where those are given."""
         asked = sa.select(*_PLAIN).order_by(VERDICT.c.sequence.desc()).limit(limit)
         if state is not None:
             asked = asked.where(VERDICT.c.state == state.value)
         if problem is not None:
             asked = asked.where(VERDICT.c.problem == problem)
+        if client is not None:
+            is_own = (SUBMISSION.c.verdict_id == VERDICT.c.id) & (SUBMISSION.c.client == client)
+            asked = asked.where(sa.exists().where(is_own))
         with self._engine.connect() as connection:
             return [_kept(row) for row in connection.execute(asked).mappings()]
 
@@ -195,14 +211,48 @@ class VerdictDatabase:
         with self._engine.connect() as connection:
             return connection.execute(sa.select(sa.func.max(VERDICT.c.sequence))).scalar() or 0
 
+    def ended(self, client: str | None, problem: str | None, ended_after: float | None) -> list[str]:
+        """Returns the ids of verdicts that have ended: those that a client submitted, of a problem, after a time."""
+        asked = sa.select(VERDICT.c.id).where(VERDICT.c.state.in_([s.value for s in State if s.ended]))
+        if client is not None:
+            submitted = sa.select(SUBMISSION.c.verdict_id).where(SUBMISSION.c.client == client)
+            asked = asked.where(VERDICT.c.id.in_(submitted))
+        if problem is not None:
+            asked = asked.where(VERDICT.c.problem == problem)
+        if ended_after is not None:
+            asked = asked.where(VERDICT.c.ended > ended_after)
+        with self._engine.connect() as connection:
+            return list(connection.execute(asked.order_by(VERDICT.c.sequence)).scalars())
+
+    def ended_before(self, time_limit: float, limit: int) -> list[str]:
+        """Returns the ids of at most `limit` verdicts that ended before a time."""
+        is_old = VERDICT.c.state.in_([s.value for s in State if s.ended]) & (VERDICT.c.ended < time_limit)
+        with self._engine.connect() as connection:
+            return list(connection.execute(sa.select(VERDICT.c.id).where(is_old).limit(limit)).scalars())
+
     # -------------------------------------------------------------- writing
+    def delete(self, verdict_ids: Sequence[str]) -> None:
+        """Deletes verdicts with their attempts and submissions."""
+        with self.write() as connection:
+            for start in range(0, len(verdict_ids), MAX_IDS_OF_A_STATEMENT):
+                ids = verdict_ids[start : start + MAX_IDS_OF_A_STATEMENT]
+                connection.execute(sa.delete(ATTEMPT).where(ATTEMPT.c.verdict_id.in_(ids)))
+                connection.execute(sa.delete(SUBMISSION).where(SUBMISSION.c.verdict_id.in_(ids)))
+                connection.execute(sa.delete(VERDICT).where(VERDICT.c.id.in_(ids)))
+
+    def queue_again(self, verdict_id: str, sequence: int) -> None:
+        """Forgets the report of a verdict, which is to be judged again; its attempts stay on record."""
+        empty = dict.fromkeys(("started", "ended", "score", "report", "error_code", "error_message"))
+        with self.write() as connection:
+            _set(connection, verdict_id, state=State.QUEUED.value, sequence=sequence, **empty)
+
     def queue(self, kept: RememberedVerdict, texts: VerdictTexts, client: str, group: str | None) -> None:
         """A verdict that is new or is to be judged anew, and the submission that asked for it, in one transaction."""
         values = {
             "id": kept.id, "sequence": kept.sequence, "state": State.QUEUED.value, "problem": kept.problem,
             "problem_hash": kept.problem_hash, "candidate_hash": kept.candidate_hash, "device": kept.device.value,
-            "submitted": kept.submitted, "started": None, "ended": None, "score": None, "report": None,
-            "error_code": None, "error_message": None, "problem_json": _compress(texts.problem),
+            "domain": kept.domain, "submitted": kept.submitted, "started": None, "ended": None, "score": None,
+            "report": None, "error_code": None, "error_message": None, "problem_json": _compress(texts.problem),
             "candidate": _compress(texts.candidate), "options": texts.options,
         }  # fmt: skip
         with self.write() as connection:
@@ -242,6 +292,8 @@ class VerdictDatabase:
             _set(connection, verdict_id, state=state.value, ended=time.time() if state.ended else None)
 
 
+MAX_IDS_OF_A_STATEMENT = 500
+"""Ids that one statement names, under the limit of parameters of every SQLite."""
 MAX_SUBMISSIONS_OF_REWARD_HEALTH = 20_000
 """Submissions that reward health looks at, the newest."""
 

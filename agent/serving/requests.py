@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,10 @@ class JudgeServiceError(InfrastructureError):
     """The service cannot be reached, or has no answer; one line that says what to do."""
 
 
+class VerdictNotInTime(JudgeServiceError):
+    """The caller's own time limit has passed; the verdict was withdrawn."""
+
+
 class Verdict(Value):
     """The service's verdict on one candidate."""
 
@@ -64,6 +70,28 @@ class ServiceBusy(Exception):
     def __init__(self, message: str, seconds: float | None) -> None:
         super().__init__(message)
         self.seconds = seconds
+
+
+class Deadline:
+    """The end of a time limit over several requests."""
+
+    def __init__(self, seconds: float | None) -> None:
+        """seconds: from now on; None sets no limit."""
+        self.seconds = seconds
+        self._end = math.inf if seconds is None else time.monotonic() + seconds
+
+    @property
+    def remaining(self) -> float:
+        """Seconds that are left, at least 0; infinite where there is no limit."""
+        return max(0.0, self._end - time.monotonic())
+
+    def check(self, status: Status) -> None:
+        """Raises VerdictNotInTime where no time is left."""
+        if self.remaining <= 0:
+            activity = status.doing or status.state.value
+            raise VerdictNotInTime(
+                f"no verdict within {self.seconds:g} s (it was at: {activity}): give a larger timeout, or ask again"
+            )
 
 
 def submission_of(
@@ -111,7 +139,7 @@ def read_answer(status_code: int, body: bytes, retry_after: str | None, method: 
         raise ServiceBusy(error.message, float(retry_after) if retry_after and retry_after.isdigit() else None)
     if error.code is Code.UNAUTHORIZED:
         raise InputError("the judge service does not know this token: set KERNELWRIGHT_TOKEN, or give token=")
-    if error.code in (Code.INVALID, Code.TOO_LARGE, Code.NOT_FOUND):
+    if error.code in (Code.INVALID, Code.TOO_LARGE, Code.NOT_FOUND, Code.FORBIDDEN):
         raise InputError(f"the judge service says: {error.message}")
     raise JudgeServiceError(f"the judge service says: {error.message}")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import resource
 import socket
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 
@@ -14,7 +16,10 @@ from pydantic import BaseModel, ConfigDict
 from kernelwright.agent.judging.pool import JudgePool
 from kernelwright.agent.serving.app import make_app
 from kernelwright.agent.serving.content import Preparing
+from kernelwright.agent.serving.queueing.quotas import QuotaLimits
+from kernelwright.agent.serving.queueing.running_verdicts import DEFAULT_VERDICT_SECONDS
 from kernelwright.agent.serving.record import VerdictDatabase
+from kernelwright.agent.serving.retention import Retention
 from kernelwright.agent.serving.routes.connections import (
     BODY_SECONDS,
     MAX_CONNECTIONS,
@@ -22,10 +27,10 @@ from kernelwright.agent.serving.routes.connections import (
     DeadlineConnection,
 )
 from kernelwright.agent.serving.routes.context import Context
-from kernelwright.agent.serving.routes.quotas import QuotaLimits
-from kernelwright.agent.serving.routes.tokens import Tokens
+from kernelwright.agent.serving.routes.tokens import ANONYMOUS, Right, Tokens
 from kernelwright.agent.serving.service import JudgeService
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
+from kernelwright.agent.serving.statistics.recent_health import RecentRewardHealth
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.open_files import raise_open_files_limit
@@ -38,7 +43,13 @@ otherwise one would send its next request into a connection that is being closed
 """
 MAX_WAITING_CONNECTIONS = 2048
 """Connections that wait to be taken."""
-LOOPBACK = ("127.", "localhost", "::1")
+
+
+class References(StrEnum):
+    """Whether clients may send references, which run as the server's user."""
+
+    REFUSE = "refuse"
+    TRUSTED = "trusted"
 
 
 class ServerOptions(BaseModel):
@@ -50,10 +61,19 @@ class ServerOptions(BaseModel):
     port: int = 8700
     store: Path
     token_file: Path | None = None
+    needs_token: bool = True
+    """Whether a server without a token file makes a token; without one everyone on this machine may ask."""
+    references: References = References.TRUSTED
     database: str | None = None
     kernelbench: Path | None = None
     allow_import: tuple[str, ...] = ()
     limits: QuotaLimits = QuotaLimits()
+    keep_days: float | None = None
+    """Days for which verdicts are kept; None keeps them all."""
+    is_private: bool = False
+    """Whether a client sees the verdicts alone that it submitted."""
+    verdict_seconds: float = DEFAULT_VERDICT_SECONDS
+    """Wall-clock limit of one verdict; past it the judge's process is ended."""
     body_seconds: float = BODY_SECONDS
     header_seconds: float = BODY_SECONDS
     reader_seconds: float = READER_SECONDS
@@ -74,9 +94,17 @@ class JudgeServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address: a name that merely begins like one of loopback is none."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def listen(plan: ServerOptions) -> socket.socket:
     """The socket that requests come to; port 0 takes any. Raises InputError."""
-    if plan.token_file is None and not plan.host.startswith(LOOPBACK):
+    if plan.token_file is None and not _is_loopback(plan.host):
         raise InputError(f"--host {plan.host} can be reached from elsewhere: give --token-file, or listen on 127.0.0.1")
     family = socket.AF_INET6 if ":" in plan.host else socket.AF_INET
     found = socket.socket(family)
@@ -93,7 +121,7 @@ def listen(plan: ServerOptions) -> socket.socket:
 def serve(plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callable[[str], None]) -> None:
     """Serves until it is stopped. Raises InputError, InfrastructureError and, after Ctrl-C, KeyboardInterrupt."""
     raise_open_files_limit()
-    tokens = Tokens.read(plan.token_file)
+    tokens, fragment = _tokens(plan)
     listening = listen(plan)
     with listening:
         record = VerdictDatabase(plan.store)
@@ -105,7 +133,7 @@ def serve(plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callabl
         context = _context(plan, record, pool, tokens)
         server = JudgeServer(_config(plan, context), context)
         address = listening.getsockname()
-        said(f"judging on {' and '.join(pool.devices)} at http://{plan.host}:{address[1]}")
+        said(f"judging on {' and '.join(pool.devices)} at http://{_url_host(plan.host)}:{address[1]}{fragment}")
         try:
             server.run(sockets=[listening])
         finally:
@@ -113,11 +141,36 @@ def serve(plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callabl
                 context.service.close()
 
 
+def _tokens(plan: ServerOptions) -> tuple[Tokens, str]:
+    """Returns the tokens, and what an address ends with so that the page and the clients read the token from it.
+
+    A browser sends nothing that stands after the `#` to a server. Raises InputError.
+    """
+    if plan.token_file is not None:
+        return Tokens.read(plan.token_file), ""
+    if not plan.needs_token:
+        return Tokens({}, {ANONYMOUS: frozenset({Right.ADMIN})}), ""
+    tokens, token = Tokens.generate()
+    return tokens, f"/#token={token}"
+
+
+def _url_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
 def _context(plan: ServerOptions, record: VerdictDatabase, pool: JudgePool, tokens: Tokens) -> Context:
     metrics = ServiceMetrics()
-    preparing = Preparing(pool, plan.kernelbench, plan.allow_import)
-    service = JudgeService(record, pool, preparing, plan.limits, metrics)
-    return Context(service=service, tokens=tokens, trajectories=Trajectories(plan.database), metrics=metrics)
+
+    def may_send_references(client: str) -> bool:
+        return plan.references is References.TRUSTED and not tokens.has(client, Right.NAMES_ONLY)
+
+    preparing = Preparing(pool, plan.kernelbench, plan.allow_import, may_send_references)
+    service = JudgeService(record, pool, preparing, plan.limits, metrics, plan.verdict_seconds)
+    retention = Retention(service, plan.keep_days) if plan.keep_days is not None else None
+    return Context(
+        service=service, tokens=tokens, trajectories=Trajectories(plan.database), metrics=metrics,
+        reward_health=RecentRewardHealth(record), is_private=plan.is_private, retention=retention,
+    )  # fmt: skip
 
 
 def _config(plan: ServerOptions, context: Context) -> uvicorn.Config:

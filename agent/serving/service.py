@@ -10,7 +10,7 @@ import logging
 import statistics
 import threading
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -18,22 +18,26 @@ from typing import Any
 from kernelwright.agent.judging.pool import (
     MAX_VERDICT_ATTEMPTS,
     DeviceKind,
+    JudgeEnded,
     JudgeLost,
     JudgePool,
     PoolClosed,
     VerdictCancelled,
+    VerdictOverdue,
 )
 from kernelwright.agent.serving.content import PreparedSubmission, Preparing, RequestRefused
+from kernelwright.agent.serving.queueing.quotas import QuotaLimits, Quotas
+from kernelwright.agent.serving.queueing.running_verdicts import DEFAULT_VERDICT_SECONDS, RunningVerdicts
+from kernelwright.agent.serving.queueing.waiting_line import WaitingEntry, WaitingLine
 from kernelwright.agent.serving.record import (
+    MAX_IDS_OF_A_STATEMENT,
     RememberedVerdict,
     VerdictDatabase,
     VerdictTexts,
     failed_columns,
     finished_columns,
 )
-from kernelwright.agent.serving.routes.quotas import QuotaLimits, Quotas
 from kernelwright.agent.serving.scoring import score_of
-from kernelwright.agent.serving.waiting_line import WaitingLine
 from kernelwright.agent.serving.wire import (
     Attempt,
     Code,
@@ -59,9 +63,10 @@ class JudgeService:
     """Thread-safe. `changed` is called, in any thread, with the id of a verdict whose status has changed."""
 
     def __init__(
-        self, record: VerdictDatabase, pool: JudgePool, preparing: Preparing, limits: QuotaLimits, observe: Any
-    ) -> None:
-        """observe: metrics.ServiceMetrics."""
+        self, record: VerdictDatabase, pool: JudgePool, preparing: Preparing, limits: QuotaLimits, observe: Any,
+        verdict_seconds: float = DEFAULT_VERDICT_SECONDS,
+    ) -> None:  # fmt: skip
+        """observe: metrics.ServiceMetrics. verdict_seconds: wall-clock limit of one verdict."""
         self.record, self.pool, self.preparing, self.limits = record, pool, preparing, limits
         self.changed: Callable[[str], None] = lambda verdict_id: None
         self.closing = False
@@ -69,8 +74,7 @@ class JudgeService:
         self._lock = threading.RLock()
         self._line = WaitingLine()
         self._quotas = Quotas(limits)
-        self._running: dict[str, tuple[DeviceKind, Future[Report]]] = {}
-        self._doing: dict[str, str] = {}
+        self._running = RunningVerdicts(pool, self._lock, verdict_seconds)
         self._seconds = {kind: deque(record.recent_seconds(kind), VERDICTS_OF_AN_ESTIMATE) for kind in DeviceKind}
         self._sequence = record.last_sequence()
 
@@ -80,22 +84,24 @@ class JudgeService:
         left = self.record.unfinished()
         attempts = self.record.attempts([kept.id for kept in left])
         wanted = self.record.wanted_by([kept.id for kept in left])
+        self._running.start_clock()
         with self._lock:
             for kept in left:
+                for client in wanted[kept.id]:
+                    self._quotas.add(client, kept.id)
                 if kept.state is State.RUNNING:
                     self._lose(kept.id, attempts[kept.id], "the server ended in the middle of this verdict")
                     if (again := self.record.find(kept.id)) is None or again.state is not State.QUEUED:
                         continue
-                for client in wanted[kept.id]:
-                    self._quotas.add(client, kept.id)
                 if kept.id not in self._line:
-                    self._line.add(kept.id, kept.device, kept.sequence)
+                    self._wait(kept)
             self._dispatch()
 
     def warm(self) -> None:
         """What the first submission would wait for: modules, the catalogue, and the statements of the record."""
         candidate = "import triton\nimport triton.language as tl\n"
-        self.preparing.prepare(Submission(problem=ProblemReference(name=WARMING_PROBLEM), candidate=candidate))
+        submission = Submission(problem=ProblemReference(name=WARMING_PROBLEM), candidate=candidate)
+        self.preparing.prepare(submission, client="")
         self.record.find(WARMING_PROBLEM)
         self.record.attempts([WARMING_PROBLEM])
 
@@ -103,6 +109,7 @@ class JudgeService:
         """Ends the judges. What was under way is queued in the record, and begun again by the next server."""
         with self._lock:
             self.closing = True
+        self._running.close()
         self.pool.close()
         self.record.close()
 
@@ -112,8 +119,10 @@ class JudgeService:
         with self._lock:
             if self.closing:
                 raise RequestRefused(Code.CLOSING, "the server is being stopped: ask again later", 5)
-            self._quotas.count_arrival(client)  # before its text is parsed, which takes most of the time
-        ready = self.preparing.prepare(submission)
+            # Before its text is parsed, which takes most of the time.
+            self._quotas.count_arrival(client)
+            self._quotas.check_pending(client, self.seconds_per_verdict(submission.device or self.pool.devices[0]))
+        ready = self.preparing.prepare(submission, client)
         with self._lock:
             kept = self.record.find(ready.verdict_id)
             known = kept is not None
@@ -132,21 +141,20 @@ class JudgeService:
             return self.status(client, kept.id).model_copy(update={"known": known})
 
     def _queue(self, client: str, ready: PreparedSubmission) -> RememberedVerdict:
-        per_verdict = self.seconds_per_verdict(ready.device)
-        self._quotas.check_pending(client, per_verdict)
         if len(self._line) >= self.limits.queue:
-            wait = max(1, round(per_verdict or 1.0))
+            wait = max(1, round(self.seconds_per_verdict(ready.device) or 1.0))
             raise RequestRefused(Code.QUEUE_FULL, f"{len(self._line)} verdicts wait: ask again in {wait} s", wait)
         self._sequence += 1
         kept = RememberedVerdict(
             id=ready.verdict_id, sequence=self._sequence, state=State.QUEUED, problem=ready.problem.name,
             problem_hash=ready.problem.hash, candidate_hash=ready.candidate_hash, device=ready.device,
-            submitted=time.time(),
+            domain=ready.domain, submitted=time.time(),
         )  # fmt: skip
         options = ready.options.model_dump_json()
         texts = VerdictTexts(problem=ready.problem.model_dump_json(), candidate=ready.candidate, options=options)
         self.record.queue(kept, texts, client, ready.group)
-        self._line.add(kept.id, kept.device, kept.sequence)
+        self._quotas.add(client, kept.id)
+        self._wait(kept)
         return kept
 
     def cancel(self, client: str, verdict_id: str) -> Status:
@@ -161,9 +169,43 @@ class JudgeService:
                     self.record.set_state(verdict_id, State.CANCELLED)
                     self._observe.ended("cancelled")
                     self.changed(verdict_id)
-                elif (running := self._running.get(verdict_id)) is not None:
-                    self.pool.cancel(running[1])
+                else:
+                    self._running.cancel(verdict_id)
         return self.status(client, verdict_id)
+
+    def delete(self, client: str | None, problem: str | None, ended_after: float | None) -> int:
+        """Deletes verdicts that have ended, and returns how many: of a client, of a problem, or after a time."""
+        with self._lock:
+            verdict_ids = self.record.ended(client, problem, ended_after)
+            self.record.delete(verdict_ids)
+        return len(verdict_ids)
+
+    def delete_old(self, ended_before: float) -> int:
+        """Deletes verdicts that ended before a time (seconds since 1970), and returns how many.
+
+        Requests are answered between two rounds of a few hundred verdicts.
+        """
+        count = 0
+        while True:
+            with self._lock:
+                verdict_ids = self.record.ended_before(ended_before, MAX_IDS_OF_A_STATEMENT)
+                self.record.delete(verdict_ids)
+            count += len(verdict_ids)
+            if len(verdict_ids) < MAX_IDS_OF_A_STATEMENT:
+                return count
+
+    def judge_again(self, client: str | None, problem: str | None, ended_after: float | None) -> int:
+        """Has verdicts that have ended judged again under their ids, and returns how many."""
+        with self._lock:
+            verdict_ids = self.record.ended(client, problem, ended_after)
+            for verdict_id in verdict_ids:
+                self._sequence += 1
+                self.record.queue_again(verdict_id, self._sequence)
+                self._wait(self._find(verdict_id))
+            self._dispatch()
+        for verdict_id in verdict_ids:
+            self.changed(verdict_id)
+        return len(verdict_ids)
 
     def status(self, client: str, verdict_id: str, with_report: bool = True) -> Status:
         """Raises RequestRefused where there is no such verdict."""
@@ -184,19 +226,19 @@ class JudgeService:
                 known=known,
                 position=position,
                 eta_seconds=self._eta(kept, position),
-                doing=self._doing.get(kept.id, ""),
+                doing=self._running.step(kept.id),
                 attempts=attempts,
                 pending=self._quotas.pending(client),
                 pending_quota=self.limits.client_pending,
                 report=report,
-                **kept.model_dump(exclude={"id", "sequence", "score", "error"}),
+                **kept.model_dump(exclude={"id", "sequence", "domain", "score", "error"}),
                 score=kept.score,
                 error=kept.error,
             )
 
     def _find(self, verdict_id: str) -> RememberedVerdict:
         if (kept := self.record.find(verdict_id)) is None:
-            raise RequestRefused(Code.NOT_FOUND, f"there is no verdict {verdict_id[:64]}: submit it first")
+            raise no_such_verdict(verdict_id)
         return kept
 
     # -------------------------------------------------------------- estimates
@@ -216,36 +258,37 @@ class JudgeService:
     def counts(self, device: DeviceKind) -> tuple[int, int]:
         """Verdicts of a kind that wait, and that are under way."""
         with self._lock:
-            return self._line.length(device), sum(kind is device for kind, _ in self._running.values())
+            return self._line.length(device), self._running.count(device)
 
     # -------------------------------------------------------------- judging
     def _dispatch(self) -> None:
         """Gives the pool as much as it can begin. The lock is held."""
-        busy: defaultdict[DeviceKind, int] = defaultdict(int)
-        for kind, _ in self._running.values():
-            busy[kind] += 1
         for device in self.pool.devices:
-            while not self.closing and busy[device] < self.pool.capacity(device):
-                if (verdict_id := self._line.first(device)) is None:
+            while not self.closing and self._running.count(device) < self.pool.capacity(device):
+                entry = self._line.first(device, lambda domain, kind=device: self.pool.fits(kind, domain))
+                if entry is None:
                     break
-                busy[device] += 1
-                self._begin(verdict_id, device)
+                self._begin(entry)
 
-    def _begin(self, verdict_id: str, device: DeviceKind) -> None:
+    def _begin(self, entry: WaitingEntry) -> None:
+        verdict_id, device = entry.verdict_id, entry.device
         texts = self.record.texts(verdict_id)
-        self._doing[verdict_id] = "waiting for a judge"
 
         def began(judge: str) -> None:
+            self._running.begin(verdict_id)
             self.record.begin(verdict_id, judge, time.time())
             self.changed(verdict_id)
 
         def progress(doing: str) -> None:
-            self._doing[verdict_id] = doing
+            self._running.set_step(verdict_id, doing)
             self.changed(verdict_id)
 
         problem, options = Problem.model_validate_json(texts.problem), Options.model_validate_json(texts.options)
-        future = self.pool.submit(problem, texts.candidate, options, progress, device, began)
-        self._running[verdict_id] = (device, future)
+        future = self._running.add(
+            verdict_id,
+            device,
+            lambda: self.pool.submit(problem, texts.candidate, options, progress, device, began, entry.domain),
+        )
         future.add_done_callback(lambda done: self._end(verdict_id, device, done))
 
     def _end(self, verdict_id: str, device: DeviceKind, future: Future[Report]) -> None:
@@ -255,8 +298,7 @@ class JudgeService:
             finished_columns(future.result(), score_of(future.result())) if error is None else {}
         )  # not under the lock
         with self._lock:
-            self._running.pop(verdict_id, None)
-            self._doing.pop(verdict_id, None)
+            self._running.remove(verdict_id)
             try:
                 self._write_end(verdict_id, device, future, made)
                 self._dispatch()
@@ -275,6 +317,15 @@ class JudgeService:
             case PoolClosed():
                 record.end_attempt(verdict_id, Outcome.INTERRUPTED, "the server was stopped", queued)
                 return
+            case JudgeEnded():
+                record.end_attempt(verdict_id, Outcome.INTERRUPTED, first_line(error), queued)
+                self._wait_again(verdict_id)
+                return
+            case VerdictOverdue():
+                record.end_attempt(
+                    verdict_id, Outcome.TIMED_OUT, first_line(error), failed_columns(Code.TIMEOUT, first_line(error))
+                )
+                self._observe.ended("timed_out")
             case JudgeLost():
                 self._lose(verdict_id, record.attempts([verdict_id])[verdict_id], first_line(error))
                 return
@@ -319,8 +370,17 @@ class JudgeService:
 
     def _wait_again(self, verdict_id: str) -> None:
         """Puts a verdict back at its old place in the line."""
-        kept = self._find(verdict_id)
-        self._line.add(verdict_id, kept.device, kept.sequence)
+        self._wait(self._find(verdict_id))
+
+    def _wait(self, kept: RememberedVerdict) -> None:
+        """Puts a verdict into the line, at the turn of a client that wants it."""
+        client = self._quotas.first_client(kept.id) or kept.domain
+        self._line.add(WaitingEntry(kept.id, kept.device, kept.sequence, client, kept.domain))
+
+
+def no_such_verdict(verdict_id: str) -> RequestRefused:
+    """Returns the answer where there is no verdict of this id, or none that a client may see."""
+    return RequestRefused(Code.NOT_FOUND, f"there is no verdict {verdict_id[:64]}: submit it first")
 
 
 def _may_be_judged_anew(kept: RememberedVerdict) -> bool:

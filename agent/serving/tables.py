@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = 1
+VERSION = 2
 """The version of the tables, as `PRAGMA user_version`."""
+UNKNOWN_DOMAIN = "?"
+"""The domain of verdicts that version 1 recorded, which may hold any client's reference."""
 METADATA = sa.MetaData()
 
 VERDICT = sa.Table(
@@ -18,6 +20,7 @@ VERDICT = sa.Table(
     sa.Column("problem_hash", sa.String, nullable=False),
     sa.Column("candidate_hash", sa.String, nullable=False),
     sa.Column("device", sa.String, nullable=False),
+    sa.Column("domain", sa.String, nullable=False, server_default=UNKNOWN_DOMAIN, comment="whose reference it is"),
     sa.Column("submitted", sa.Float, nullable=False),
     sa.Column("started", sa.Float),
     sa.Column("ended", sa.Float),
@@ -30,6 +33,7 @@ VERDICT = sa.Table(
     sa.Column("report", sa.LargeBinary, comment="zlib, JSON of a Report"),
     sa.Index("verdict_state", "state", "sequence"),
     sa.Index("verdict_ended", "device", "ended"),
+    sa.Index("verdict_state_ended", "state", "ended"),
 )
 
 ATTEMPT = sa.Table(
@@ -43,6 +47,14 @@ ATTEMPT = sa.Table(
     sa.Column("outcome", sa.String, nullable=False),
     sa.Column("message", sa.String, nullable=False),
 )
+
+UPGRADES = {
+    1: (
+        f"ALTER TABLE verdict ADD COLUMN domain VARCHAR NOT NULL DEFAULT '{UNKNOWN_DOMAIN}'",
+        "CREATE INDEX verdict_state_ended ON verdict (state, ended)",
+    )
+}
+"""The statements that make of each earlier version the next one."""
 
 SUBMISSION = sa.Table(
     "submission",

@@ -49,13 +49,16 @@ class Outcome(StrEnum):
     LOST = "lost"
     """The judge or the server died over it."""
     INTERRUPTED = "interrupted"
-    """The server was stopped."""
+    """The server was stopped, or the judge was ended over another verdict."""
+    TIMED_OUT = "timed_out"
+    """It took longer than the server allows, and its judge was ended."""
 
 
 class Code(StrEnum):
     """Why a request, or a verdict, has no answer."""
 
     UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
     TIMEOUT = "timeout"
     TOO_LARGE = "too_large"
     INVALID = "invalid"
@@ -204,8 +207,25 @@ class Score(WireValue):
     """0 for a cheat, for a text that is no candidate, and for a problem that wrong answers would pass; else 1."""
     speedup: Number | None = None
     """The speedup over eager PyTorch; None where nothing was timed."""
+    speedup_low: Number | None = None
+    """Lower 95 % bound of the speedup: what a reward pays, so that the noise of the clock earns nothing."""
+    compile_speedup: Number | None = None
+    """The speedup over torch.compile; None where it was not asked for, or not timed by the same method."""
+    compile_speedup_low: Number | None = None
+    """Lower 95 % bound of `compile_speedup`."""
+    speed_of_light: Number | None = None
+    """The roofline's time over the candidate's, 0 to 1."""
+    milliseconds: Number | None = None
+    """The candidate's median time of one call."""
     share: Number | None = None
     """The share of the work that its own kernels do, 0 to 1."""
+    time_share: Number | None = None
+    """The share of GPU time in its own kernels, 0 to 1."""
+    checks_passed: int = 0
+    checks_made: int = 0
+    """Checks of the answers, up to the first that failed."""
+    narrow_contract: str = ""
+    """Why a correct kernel is right at too few sizes; empty for every other."""
     reward_eligible: bool = True
     """Whether it may earn a full reward: correct, and its own checks take more than one size or free dimension."""
     reward_ineligible_because: str = ""
@@ -261,6 +281,12 @@ class VerdictList(WireValue):
     """The newest verdicts."""
 
     verdicts: tuple[Status, ...]
+
+
+class VerdictCount(WireValue):
+    """How many verdicts a request changed."""
+
+    verdicts: int
 
 
 class DeviceQueue(WireValue):

@@ -11,10 +11,12 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from kernelwright.agent.serving.changes import Changes
 from kernelwright.agent.serving.content import RequestRefused
+from kernelwright.agent.serving.retention import Retention
 from kernelwright.agent.serving.routes.admission import NO_TOKEN_MESSAGE
-from kernelwright.agent.serving.routes.tokens import Tokens
-from kernelwright.agent.serving.service import JudgeService
+from kernelwright.agent.serving.routes.tokens import Right, Tokens
+from kernelwright.agent.serving.service import JudgeService, no_such_verdict
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
+from kernelwright.agent.serving.statistics.recent_health import RecentRewardHealth
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.agent.serving.wire import Code, ErrorBody
 
@@ -29,8 +31,21 @@ class Context:
     tokens: Tokens
     trajectories: Trajectories
     metrics: ServiceMetrics
+    reward_health: RecentRewardHealth
+    is_private: bool = False
+    """Whether a client sees the verdicts alone that it submitted."""
+    retention: Retention | None = None
     changes: Changes = field(default_factory=Changes)
     started: float = field(default_factory=time.time)
+
+    def sees_all(self, client: str) -> bool:
+        """Whether a client sees every verdict."""
+        return not self.is_private or self.tokens.has(client, Right.ADMIN)
+
+    def check_visible(self, client: str, verdict_id: str) -> None:
+        """Raises RequestRefused where the client may not see this verdict, as where there is none."""
+        if not self.sees_all(client) and not self.service.record.is_submitter(client, verdict_id):
+            raise no_such_verdict(verdict_id)
 
 
 async def _context(request: Request) -> Context:

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
-from kernelwright.agent.serving.statistics.reward_health import RewardHealth, ScoredSubmission, reward_health
+from kernelwright.agent.serving.statistics.reward_health import RewardHealth
 from kernelwright.agent.serving.statistics.trajectories import TrajectoryList
 from kernelwright.agent.serving.wire import DeviceQueue, Health, HealthStatus, QueueState
 from kernelwright.tools.hardware.machine_info import version
@@ -85,9 +85,9 @@ async def rewards(
     problem: Annotated[str | None, Query(max_length=200)] = None,
     client: Annotated[str | None, Query(max_length=64)] = None,
 ) -> RewardHealth:
-    """Where rewards die: rungs, reasons, flat groups, trend."""
-    rows = await run_sync(here.service.record.judged, problem, client)
-    return await run_sync(reward_health, [ScoredSubmission(*row) for row in rows])
+    """Where rewards die: rungs, reasons, flat groups, trend. Computed once for all who ask within a few seconds."""
+    whose = client if here.sees_all(asking) else asking
+    return await run_sync(here.reward_health.of, problem, whose)
 
 
 @router.get("/v1/trajectories", responses=errors(401, 422))

@@ -89,7 +89,7 @@ async def newest(
 
 
 def _newest(here: Context, client: str, state: State | None, limit: int, problem: str | None) -> VerdictList:
-    kept = here.service.record.newest(limit, state, problem)
+    kept = here.service.record.newest(limit, state, problem, None if here.sees_all(client) else client)
     attempts = here.service.record.attempts([one.id for one in kept])
     return VerdictList(verdicts=tuple(here.service.status_of(one, client, attempts[one.id]) for one in kept))
 
@@ -102,6 +102,7 @@ async def status(
     wait: Annotated[float, Query(ge=0.0, le=MAX_WAIT, description="Seconds.")] = 0.0,
 ) -> Response:
     """The status; with `wait`, as soon as it has ended, or after so many seconds."""
+    here.check_visible(client, verdict_id)
     deadline = time.monotonic() + wait
     with here.changes.of(verdict_id) as changed:
         while True:
@@ -116,11 +117,13 @@ async def status(
 @router.delete("/verdicts/{verdict_id}", responses=errors(401, 404, 422))
 async def cancel(verdict_id: Id, client: Client, here: ContextDependency) -> Status:
     """Withdraws this client's interest; what nobody wants is not judged."""
+    here.check_visible(client, verdict_id)
     return await run_sync(here.service.cancel, client, verdict_id)
 
 
 async def _existing(verdict_id: Id, client: Client, here: ContextDependency) -> str:
     """A dependency, so that a verdict that is not there is a 404, and one stream too many a 429, and no stream."""
+    here.check_visible(client, verdict_id)
     here.service.status(client, verdict_id, with_report=False)
     if here.changes.streams[client] >= (most := here.service.limits.client_streams):
         why = f"{most} streams of yours are open: close some, or ask again in {STREAM_SECONDS} s"

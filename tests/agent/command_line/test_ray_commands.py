@@ -59,7 +59,7 @@ def test_a_batch_is_judged_on_the_cluster_and_stored_here(cluster, right, tmp_pa
 
 
 def test_a_server_judges_on_both_nodes_for_agent_check(cluster, right, tmp_path):
-    command = [sys.executable, "-m", "kernelwright.agent", "serve", "--ray", cluster, "--port", "0"]
+    command = [sys.executable, "-m", "kernelwright.agent", "serve", "--no-token", "--ray", cluster, "--port", "0"]
     log = tmp_path / "serve.log"
     with log.open("w") as said:
         server = subprocess.Popen(command, cwd=tmp_path, stderr=said)

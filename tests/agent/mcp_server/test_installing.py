@@ -52,6 +52,23 @@ def test_codex_finds_the_server_and_the_skill_and_comments_stay(tmp_path):
     assert (tmp_path / ".agents" / "skills" / "kernelwright" / "SKILL.md").is_file()
 
 
+@pytest.mark.parametrize(("client", "name"), [(Coding.CLAUDE, ".claude.json"), (Coding.CODEX, ".codex/config.toml")])
+def test_a_configuration_keeps_its_mode_and_stays_a_link(tmp_path, client, name):
+    home, dotfiles = tmp_path / "home", tmp_path / "dotfiles"
+    (home / name).parent.mkdir(parents=True)
+    dotfiles.mkdir()
+    secret = dotfiles / "secret"
+    secret.write_text('{"key": 1}' if client is Coding.CLAUDE else "key = 1\n")
+    secret.chmod(0o600)
+    (home / name).symlink_to(secret)
+    install(client, home, user=True)
+    assert (home / name).is_symlink()
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert "kernelwright" in secret.read_text()
+    assert "key" in secret.read_text()
+    assert [path.name for path in dotfiles.iterdir()] == ["secret"]
+
+
 @pytest.mark.parametrize(
     ("client", "name", "text"),
     [

@@ -22,7 +22,10 @@ SECONDS = 400.0
 class RunningServer:
     """One `agent serve`: its address, its process and what it said on stderr."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, makes_token: bool = False) -> None:
+        """makes_token: the server makes a token of its own, which its address holds; else it needs none."""
+        if not makes_token and "--token-file" not in arguments:
+            arguments = ("--no-token", *arguments)
         source = Path(__file__).parents[3] / "src"
         command = [sys.executable, "-m", "kernelwright.agent", "serve", "--device", "cpu", "--workers", "1"]
         self.folder = folder

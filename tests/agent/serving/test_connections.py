@@ -23,16 +23,14 @@ MOST = 8
 def address(tmp_path_factory):
     """Of a server of this process whose deadlines are short; it has a real judge, which is never asked."""
     from kernelwright.agent.serving import server
-    from kernelwright.agent.serving.routes.quotas import QuotaLimits
+    from kernelwright.agent.serving.queueing.quotas import QuotaLimits
 
     plan = server.ServerOptions(
         port=0, store=tmp_path_factory.mktemp("short") / "service.db", body_seconds=SECONDS, header_seconds=SECONDS,
         reader_seconds=SECONDS, most_connections=MOST, limits=QuotaLimits(client_streams=2),
     )  # fmt: skip
     listening = server.listen(plan)
-    context = server._context(
-        plan, server.VerdictDatabase(Path(plan.store)), LocalPool(["cpu"], 1), server.Tokens.read(None)
-    )
+    context = server._context(plan, server.VerdictDatabase(Path(plan.store)), LocalPool(["cpu"], 1), server.Tokens({}))
     running = server.JudgeServer(server._config(plan, context), context)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -141,7 +141,8 @@ def test_a_service_with_one_judge_answers_for_references_that_loop_or_exit_and_g
     import httpx2
 
     source = str(Path(kernelwright.__file__).parents[1])
-    command = [sys.executable, "-m", "kernelwright.agent", "serve", "--device", "cpu", "--workers", "1", "--port", "0"]
+    command = [sys.executable, "-m", "kernelwright.agent", "serve", "--device", "cpu", "--workers", "1"]
+    command += ["--port", "0", "--no-token"]
     server = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": source}
     )

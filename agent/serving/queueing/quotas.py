@@ -74,6 +74,10 @@ class Quotas:
             if not self._pending[name]:
                 del self._pending[name]
 
+    def first_client(self, verdict_id: str) -> str:
+        """Returns a client that waits for this verdict; empty where none does."""
+        return next((client for client, wanted in self._pending.items() if verdict_id in wanted), "")
+
     def wanted(self, verdict_id: str) -> bool:
         """Whether any client waits for it."""
         return any(verdict_id in wanted for wanted in self._pending.values())
