@@ -105,7 +105,7 @@ def test_what_is_no_json_is_refused(http):
 def test_a_wrong_token_opens_no_route_but_those_that_need_none(http, server):
     paths = json.loads(httpx2.get(f"{server.url}/openapi.json").content)["paths"]
     routes = [(method, path) for path, methods in paths.items() for method in methods]
-    assert len(routes) == 14
+    assert len(routes) == 16
     for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic YTpi"}):
         for method, path in routes:
             place = re.sub(r"{\w+}", UNKNOWN if "verdict" in path else "1", path)
