@@ -181,8 +181,8 @@ class PlacingPool:
         hopeless: list[tuple[WaitingVerdict, str]] = []
         blocked: list[WaitingVerdict] = []
         with self._lock:
-            for judge in self._judges:  # one that ran trusted references alone needs no other process
-                judge.is_draining = judge.is_draining and bool(judge.domain or self._work_of(judge))
+            for kin in self._judges:  # one that ran trusted references alone needs no other process
+                kin.is_draining = kin.is_draining and bool(kin.domain or self._work_of(kin))
             for waiting in list(self._waiting):
                 judge = self._free_judge(waiting.device, waiting.domain, [judge for _, judge in begun])
                 if judge is not None:

@@ -81,8 +81,8 @@ class Preparing:
         options = self._options(submission.options, device)
         own = candidate_hash(submission.candidate)
         environment = self._pool.environment(device).model_dump_json(exclude={"host"})
-        parts = (own, problem.hash, problem.name, options.model_dump_json(), device.value, environment)
-        parts = (*parts, domain) if domain else parts
+        parts = [own, problem.hash, problem.name, options.model_dump_json(), device.value, environment]
+        parts += [domain] if domain else []
         return PreparedSubmission(
             verdict_id=hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32],
             problem=problem,

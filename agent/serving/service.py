@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from kernelwright.agent.judging.pool import (
@@ -265,7 +266,7 @@ class JudgeService:
         """Gives the pool as much as it can begin. The lock is held."""
         for device in self.pool.devices:
             while not self.closing and self._running.count(device) < self.pool.capacity(device):
-                entry = self._line.first(device, lambda domain, kind=device: self.pool.fits(kind, domain))
+                entry = self._line.first(device, partial(self.pool.fits, device))
                 if entry is None:
                     break
                 self._begin(entry)
