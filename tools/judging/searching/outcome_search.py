@@ -110,11 +110,13 @@ class OutcomeSearch:
         self._draws.append(SearchedDraw(change=str(change)[:200], used=expected is not None, produced=produced))
 
     def _changes(self) -> Iterator[Change]:
-        """Yields a draw of all numbers that are compared with, then further ones as long as an outcome is missing."""
+        """Yields a draw of all numbers that are compared with, one of numbers whose functions are those, then further
+        ones as long as an outcome is missing.
+        """
         constants = [told.constant for told in self._told.values() if told.constant is not None]
         if usable := self._usable([*self._turning_numbers(), *constants]):
             yield Put(usable)
-        if self._missing() and (usable := self._usable(self._numbers_of_functions())):
+        if usable := self._usable(self._numbers_of_functions()):  # a larger number of the row may have hidden a turn
             yield Put(usable)
         if self._missing() and (spread := self._spread()) is not None:
             yield spread
@@ -138,7 +140,10 @@ class OutcomeSearch:
         return numbers
 
     def _numbers_of_functions(self) -> list[float]:
-        return [value for number in self._turning_numbers() for value in _arguments_of_functions(number)]
+        """The arguments at which elementary functions are what is compared with, those of missing outcomes first."""
+        constants = [told.constant for told in self._told.values() if told.constant]
+        numbers = dict.fromkeys([*self._turning_numbers(), *constants])
+        return [value for number in numbers for value in _arguments_of_functions(number)]
 
     def _spread(self) -> Spread | None:
         return next((Spread(limit) for limit in SPREAD_LIMITS if self._expected(Spread(limit)) is not None), None)
