@@ -11,7 +11,7 @@ classes = 9
 class Model(nn.Module):
     def forward(self, x, label, labels, image, kernel):
         margins = F.multi_margin_loss(x, label), F.multilabel_margin_loss(x, labels)
-        small = F.interpolate(image, scale_factor=0.5, mode="bilinear", antialias=True)
+        small = F.interpolate(image[None], scale_factor=0.5, mode="bilinear", antialias=True)
         return *margins, small, torch.fft.ifft2(torch.fft.fft2(image) * torch.fft.fft2(kernel)).real
 
 
