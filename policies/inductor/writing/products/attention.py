@@ -29,13 +29,15 @@ def flash_attention_kernel(
     """Softmax of scaled products, times values, with exponents of two. MASK 1 adds, 2 lets what is true be seen.
     WHOLE: a head fills its block.
     """
-    batch = (tl.program_id(1) // heads).to(tl.int64)
-    head = (tl.program_id(1) % heads).to(tl.int64)
+    blocks = tl.cdiv(queries, QUERY_BLOCK)
+    pair = tl.program_id(0) // blocks
+    batch = (pair // heads).to(tl.int64)
+    head = (pair % heads).to(tl.int64)
     key_head_number = head // (heads // key_heads)
     value_head_number = head // (heads // value_heads)
-    block = tl.program_id(0)
+    block = tl.program_id(0) % blocks
     if CAUSAL:  # the rows that see most keys begin first
-        block = tl.num_programs(0) - 1 - block
+        block = blocks - 1 - block
     first_row = block * QUERY_BLOCK
     row = first_row + tl.arange(0, QUERY_BLOCK)
     row_exists = row < queries
@@ -124,7 +126,7 @@ def flash_attention(query, key, value, mask, causal, scale):
         kind, seen = (2 if mask.dtype == torch.bool else 1), mask.expand((batch, heads, queries, keys))
     reach = max((tensor.shape[2] + 512) * tensor.stride(2) for tensor in (query, key, value))
     head, whole = max(fit_head(head_dim), fit_head(value_dim)), fit_head(head_dim) == head_dim
-    flash_attention_kernel[lambda block: (triton.cdiv(queries, block["QUERY_BLOCK"]), batch * heads)](
+    flash_attention_kernel[lambda block: (triton.cdiv(queries, block["QUERY_BLOCK"]) * batch * heads,)](
         query, key, value, seen, out, heads, key_heads, value_heads, queries, keys, head_dim, value_dim,
         (head_dim**-0.5 if scale is None else scale) * 1.4426950408889634,
         *query.stride(), *key.stride(), *value.stride(), *seen.stride(), *out.stride()[:3],
