@@ -132,7 +132,10 @@ class Verdict:
                     self._other_size(size, ALL if size is thorough else ONE_CALL)
                 self._base_size(base, FEW)
             if (search := self._evidence.search) is not None and self._judge.device == "cpu":
-                self._coverage = search.coverage(told_outcomes(self._judge.replayer, self._left))
+                replayer = self._judge.replayer
+                self._coverage = search.coverage(
+                    told_outcomes(replayer, self._left) if replayer.is_open else search.comparisons
+                )
         except Failed as failed:
             self._require_fixed_reference(failed)
             return failed.failure

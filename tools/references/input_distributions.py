@@ -35,6 +35,7 @@ from kernelwright.tools.references.redrawing.isolation import (
     scale_rows,
 )
 from kernelwright.tools.references.redrawing.row_mixture import mix_rows
+from kernelwright.tools.references.redrawing.row_structures import structured, structured_mask
 
 CHUNK_ELEMENTS = 1 << 26
 """Elements mapped at a time."""
@@ -91,6 +92,8 @@ class Draw(StrEnum):
     """Rows take turns: the problem's own numbers, special ones, and few among zeros (redrawing/row_mixture.py). Indices
     reach their ends.
     """
+    STRUCTURED = "structured"
+    """Rows are sorted, repeated, mirrored, whole, one-hot, ... (redrawing/row_structures.py)."""
     ALONE = "alone"
     """Minus infinities, but for two numbers of each row. Compared as with infinities."""
     AGREEING = "agreeing"
@@ -124,7 +127,7 @@ MIN_ELEMENTS_FOR_INFINITIES, MAX_ELEMENTS_WITH_ONE_INFINITY = 64, 1 << 14
 
 
 def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
-    """Maps the floating and complex tensors of an own draw in place. Whole numbers and booleans stay.
+    """Maps the floating and complex tensors of an own draw in place. Whole numbers stay, and booleans in most draws.
 
     limit: of the draw `scaled`, its largest exponent.
     """
@@ -134,6 +137,10 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
         return
     if draw in (Draw.INDEX_ENDS, Draw.MIXED_ROWS):
         reach_ends(inputs)
+    if draw in (Draw.STRUCTURED, Draw.MIXED_ROWS):
+        for value in inputs:
+            if isinstance(value, torch.Tensor) and value.dtype == torch.bool and value.numel():
+                value.copy_(structured_mask(value))
     if draw is Draw.INDEX_ENDS:
         return
     floating = [v for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
@@ -296,9 +303,15 @@ def _agree_or_mix_rows(tensors: list[Any]) -> None:
         _mix_rows(tensors)
 
 
+def _structure_rows(tensors: list[Any]) -> None:
+    for tensor in tensors:
+        tensor.copy_(structured(tensor))
+
+
 _WHOLE_INPUTS: dict[Draw, Callable[[list[Any]], None]] = {
     Draw.ISOLATED: lambda tensors: isolate_largest(tensors, 0.0),
     Draw.MIXED_ROWS: _mix_rows,
+    Draw.STRUCTURED: _structure_rows,
     Draw.ALONE: lambda tensors: isolate_largest(tensors, -math.inf),
     Draw.AGREEING: _agree_or_mix_rows,
     Draw.CONVERGED: lambda tensors: let_converge(pairs_of_tensors(tensors)),

@@ -255,6 +255,11 @@ class Replayer:
         self.close()
 
     @property
+    def is_open(self) -> bool:
+        """Whether a trace is open: none is after its process was ended for a call that took too long."""
+        return self._opened
+
+    @property
     def process(self) -> Process | None:
         """The process that is in use, for its isolation and what it printed."""
         return self._process

@@ -13,6 +13,7 @@ from kernelwright.tools.references.input_spec import InputSpec
 from kernelwright.tools.report import Cheat, Failure, Fault, Isolation, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
 from kernelwright.tools.sandbox.run_queue import RemainingSeconds
+from kernelwright.tools.tracing.surroundings import Surroundings
 from kernelwright.tools.tracing.trace import Traced, TraceError, read_traced
 
 TRACER_ENTRY = "kernelwright.tools.tracing.tracer:serve"
@@ -32,6 +33,8 @@ class SizeRequest(Value):
     """
     reuse: bool = False
     """Whether the model of an earlier size is called, where its constructor's arguments are the same."""
+    surroundings: Surroundings = Surroundings.PLAIN
+    """How forward is called: KernelBench's way, or as a user of the module may."""
 
 
 class TracedCandidate(Value):
@@ -71,6 +74,7 @@ def trace_candidate(
             "multiprocessors": s.multiprocessors,
             "calls": CALLS_AT_FIRST_SIZE if i == 0 else 2,
             "reuse": s.reuse,
+            "surroundings": s.surroundings.value,
         }
         for i, s in enumerate(sizes)
     ]

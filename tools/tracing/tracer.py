@@ -32,6 +32,7 @@ from kernelwright.tools.tracing.failures import CallsDiffer, LaunchesDropped, tr
 from kernelwright.tools.tracing.kernels import Texts
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.pretended_gpu import helion_inputs
+from kernelwright.tools.tracing.surroundings import Surroundings, as_called
 from kernelwright.tools.tracing.tape import Step, Tape
 from kernelwright.tools.tracing.trace import TRACE_VERSION, output_leaves
 
@@ -83,6 +84,8 @@ class Tracer:
         """Steps of calls, by identity: what an earlier call launched is no part of a later trace's set-up."""
         self._parts: dict[int, slicing.Parts] = {}
         """What is known of the steps of the history."""
+        self._surroundings = Surroundings.PLAIN
+        """How the model is called."""
         self._state: dict[str, torch.Tensor] = {}
         """Parameters and buffers by name, of the model that is called."""
         self._models: dict[str, tuple[Any, list[Step]]] = {}
@@ -158,7 +161,7 @@ class Tracer:
             fault, self._launches_before = Fault.RUNTIME, self._tape.launches
             self._tell("running forward")
             self._state = state
-            calls = self._calls(model, size)
+            calls = self._calls_as_asked(model, size)
             if recorded.launches(calls[0]) > recorded.launches(
                 calls[1]
             ):  # its first call works something out: another size needs a model of its own
@@ -185,6 +188,20 @@ class Tracer:
         self._models[form] = model, building
         return model, building
 
+    def _calls_as_asked(self, model: Any, size: dict[str, Any]) -> list[dict[str, Any]]:
+        """The calls in the surroundings of this size; without gradients where forward raises there."""
+        surroundings = Surroundings(size.get("surroundings", Surroundings.PLAIN))
+        if surroundings is not Surroundings.PLAIN:
+            self._surroundings = surroundings
+            try:
+                with torch.enable_grad():
+                    return self._calls(model, size)
+            except Exception:
+                self._tell("running forward without gradients")
+            finally:
+                self._surroundings = Surroundings.PLAIN
+        return self._calls(model, size)
+
     def _calls(self, model: Any, size: dict[str, Any]) -> list[dict[str, Any]]:
         """Two calls, or many: then one on tensors that were given before, and one on others that lie where those
         lay.
@@ -204,7 +221,7 @@ class Tracer:
 
     def _inputs(self, spec: Any) -> Any:
         with self._tape.diverted() as making:
-            inputs = wire.restore(spec, recorded.fake)
+            inputs = wire.restore(spec, lambda one: as_called(self._surroundings, recorded.fake(one)))
         self._history += making
         return inputs
 

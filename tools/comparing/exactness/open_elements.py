@@ -80,8 +80,8 @@ def where_usual_forms_fail(prepared: PreparedProblem, expected: ExpectedOutputs)
 
 
 def where_other_roundings_fail(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[torch.Tensor | None]:
-    """Returns a boolean for each element of each floating output, true where the reference is not finite once its
-    intermediate results are rounded otherwise, with functions as torch has them; None for every other output.
+    """Returns a boolean for each element of each floating output, true in rows where the reference is not finite once
+    its intermediate results are rounded otherwise, with functions as torch has them; None for every other output.
     """
     import torch
 
@@ -93,6 +93,7 @@ def where_other_roundings_fail(prepared: PreparedProblem, expected: ExpectedOutp
             for number, (output, eager) in enumerate(zip(outputs, expected.eager, strict=True)):
                 if isinstance(output, torch.Tensor) and output.is_floating_point() and output.shape == eager.shape:
                     fails = ~torch.isfinite(output)
+                    fails = fails.any(-1, keepdim=True).expand_as(fails) if fails.dim() else fails
                     earlier = failing[number]
                     failing[number] = fails if earlier is None else earlier | fails
     return failing

@@ -164,6 +164,11 @@ class OutcomeSearch:
         return None
 
     # ------------------------------------------------------------------ the result
+    @property
+    def comparisons(self) -> list[ToldComparison]:
+        """The comparisons as they were last told."""
+        return list(self._told.values())
+
     def coverage(self, told: Sequence[ToldComparison]) -> Coverage:
         """What was exercised. told: the comparisons at the end of the verdict, all sizes counted."""
         listed = sorted(map(self._coverage_of, told), key=lambda c: (c.outcomes is OutcomeCoverage.BOTH, c.line))

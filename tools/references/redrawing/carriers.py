@@ -121,10 +121,18 @@ def _nearer_and_nearer(own: torch.Tensor, generator: torch.Generator) -> Iterato
 
 
 def _coins(own: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One of the two values of a tensor for each element; True and False for booleans."""
+    """One of the two values of a tensor for each element; True and False for booleans. Of four rows two fall by a coin,
+    one begins with the first value and ends with the other, and one holds a single element of the first.
+    """
     import torch
 
-    heads = (torch.rand(own.shape, generator=generator) < 0.5).to(own.device)
+    heads = torch.rand(own.shape, generator=generator) < 0.5
+    if own.dim() and own.shape[-1] > 1:
+        columns, places = own.shape[-1], torch.arange(own.shape[-1])
+        lengths, singles, turns = (torch.randint(1 << 30, (*own.shape[:-1], 1), generator=generator) for _ in range(3))
+        heads = torch.where(turns % 4 == 2, places <= lengths % columns, heads)
+        heads = torch.where(turns % 4 == 3, places == singles % columns, heads)
+    heads = heads.to(own.device)
     return heads if own.dtype == torch.bool else torch.where(heads, own.amax(), own.amin())
 
 

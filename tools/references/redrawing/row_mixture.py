@@ -3,8 +3,9 @@
 Most kernels work row by row: a row of zeros with six numbers tells there as much beside other rows as in a draw of its
 own. A sum over all rows hides it, so the sizes of a problem take turns between this draw and pure ones.
 
-Example: of seven rows the first and the fifth hold the numbers of the problem's draw, the second and the sixth special
-numbers, the third and the seventh zeros with six numbers, and the fourth numbers many of which are nearly the largest.
+Example: of seven rows the first and the sixth hold the numbers of the problem's draw, the second and the seventh
+special numbers, the third zeros with six numbers, the fourth numbers many of which are nearly the largest, and the
+fifth is sorted.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.references.redrawing.isolation import isolate, repeats_itself, scatter
+from kernelwright.tools.references.redrawing.row_structures import structured
 
 if TYPE_CHECKING:
     import torch
 
-KINDS_OF_ROWS = 4
-"""Rows of the problem's draw, of special numbers, with few numbers among zeros, and with many near the largest."""
+KINDS_OF_ROWS = 5
+"""Rows of the problem's draw, of special numbers, with few numbers among zeros, with many near the largest, and with a
+structure.
+"""
 NEAR_EXTREME_EVERY = 8
 """One element in so many is drawn near the row's largest or smallest."""
 NEAR_EXTREME_EXPONENTS = 6
@@ -42,6 +46,7 @@ def mix_rows(tensors: Sequence[torch.Tensor], special: Callable[[torch.Tensor], 
         turn = _turn_of_rows(tensor)
         mixture = special(tensor.contiguous()).where(turn == 1, tensor)
         mixture = isolated.where(turn == 2, mixture)
+        mixture = structured(tensor.contiguous()).where(turn == 4, mixture)
         tensor.copy_(_near_extreme(tensor.contiguous()).where(turn == 3, mixture))
 
 

@@ -12,16 +12,18 @@ def _kind_of_row(row: torch.Tensor, drawn: torch.Tensor) -> str:
         return "own"
     if float((row == 0).double().mean()) > 0.99:
         return "isolated"
-    return "near ties" if bool((row >= 0).all()) else "special"
+    if bool((row < 0).any()):
+        return "special"
+    return "near ties" if float((row == drawn).double().mean()) > 0.5 else "structured"
 
 
-def test_rows_take_turns_between_four_kinds_of_numbers():
-    drawn = torch.rand(8, 4000) + 0.5
+def test_rows_take_turns_between_five_kinds_of_numbers():
+    drawn = torch.rand(10, 4000) + 0.5
     mixed = drawn.clone()
     apply_draw(Draw.MIXED_ROWS, [mixed])
     kinds = [_kind_of_row(row, before) for row, before in zip(mixed, drawn, strict=True)]
-    assert sorted(kinds[:4]) == ["isolated", "near ties", "own", "special"]
-    assert kinds[:4] == kinds[4:]
+    assert sorted(kinds[:5]) == ["isolated", "near ties", "own", "special", "structured"]
+    assert kinds[:5] == kinds[5:]
 
 
 def test_who_rounds_before_he_compares_names_another_largest_element():
@@ -48,7 +50,7 @@ def test_inputs_of_one_form_agree_and_others_take_turns():
     apply_draw(Draw.AGREEING, [first, second])
     assert float((first == second).double().mean()) > 0.99
     apply_draw(Draw.AGREEING, [alone])
-    assert int(((alone == 0).double().mean(1) > 0.99).sum()) == 2
+    assert int(((alone == 0).double().mean(1) > 0.99).sum()) in (1, 2)
 
 
 def test_a_tensor_whose_rows_say_everything_twice_stays():
