@@ -138,7 +138,8 @@ class Replayer:
         """Seconds that all replays of the candidate may take, for the message of a time limit."""
         self.spent = 0.0
         """Seconds that answers have taken since it was made, without those in which no processor was there."""
-        self._opened = False
+        self.is_open = False
+        """Whether a trace is open: none is after its process was ended for a call that took too long."""
         self._prepares = False
         self._seed = 0
 
@@ -156,7 +157,7 @@ class Replayer:
         trace = traced.traces[index]
         if trace is None:
             raise ValueError(f"there is no trace {index}")
-        self._opened, self._seed = False, seed
+        self.is_open, self._seed = False, seed
         self._start()
         self._allow(seconds)
         message = {"traced": trace_as_text(traced, trace), "seed": seed, "state": {n: s.spec for n, s in state.items()}}
@@ -167,7 +168,7 @@ class Replayer:
         self._opening = exchange if self._on_gpu else None
         reply = self._asked(*exchange)
         self._pinned = list({_name(shared): None for shared in state.values()})
-        self._opened = True
+        self.is_open = True
         self._prepares = bool(reply.get("prepares"))
 
     def set_up(self) -> float:
@@ -235,7 +236,7 @@ class Replayer:
     def _lets_go(self) -> bool:
         """Whether the process is alive and has nothing of the judge's memory mapped any more."""
         self._allow(LETTING_GO_SECONDS)
-        self._opened, self._opening, self._calls = False, None, []
+        self.is_open, self._opening, self._calls = False, None, []
         try:
             left = self._asked({"do": "let_go"}, (), "unmap the judge's memory").get("mapped")
         except Failed:
@@ -255,20 +256,14 @@ class Replayer:
         self.close()
 
     @property
-    def is_open(self) -> bool:
-        """Whether a trace is open: none is after its process was ended for a call that took too long."""
-        return self._opened
-
-    @property
     def process(self) -> Process | None:
         """The process that is in use, for its isolation and what it printed."""
         return self._process
 
     def _check_open(self) -> None:
-        if not self._opened:
+        if not self.is_open:
             raise InfrastructureError("no trace is open in the replayer: open one first")
 
-    # ------------------------------------------------------------------ the process
     def _start(self) -> None:
         if self._process is None:
             self._process = self._zygote.start(SERVICE_ENTRY, {"device": self.device})
@@ -284,7 +279,7 @@ class Replayer:
         )
 
     def _end(self) -> None:
-        process, self._process, self._opened = self._process, None, False
+        process, self._process, self.is_open = self._process, None, False
         if process is not None:
             process.kill()
 

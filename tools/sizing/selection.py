@@ -17,8 +17,10 @@ from kernelwright.tools.sizing.size_search import changeable_integers
 from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.sizing.strategies import COMPARISONS, FURTHER, OF_THE_CANDIDATE
 from kernelwright.tools.tracing.client import SizeRequest
-from kernelwright.tools.tracing.surroundings import IN_TURNS, Surroundings
+from kernelwright.tools.tracing.trace import Surroundings
 
+SURROUNDINGS_IN_TURNS = (Surroundings.PLAIN, Surroundings.PARAMETERS, Surroundings.PLAIN, Surroundings.VIEWS)
+"""How forward is called at the sizes beside the base, in turns."""
 MULTIPROCESSOR_COUNTS = (1, 2, 3)
 """Multiprocessors that the pretended GPU has at some sizes on a CPU, so that persistent kernels go through their loops.
 """
@@ -175,7 +177,11 @@ def trace_requests(problem: Problem, selection: Selection, device: str, seed: in
         few = rng.choice(MULTIPROCESSOR_COUNTS) if device == "cpu" and size.index % 2 == 0 else None
         reuse = size is not selection.base and size.index % 2 == 1
         spec = input_spec(size.problem, as_it_is=bool(size.sizes))
-        around = Surroundings.PLAIN if size is selection.base else IN_TURNS[size.index % len(IN_TURNS)]
+        around = (
+            Surroundings.PLAIN
+            if size is selection.base
+            else SURROUNDINGS_IN_TURNS[size.index % len(SURROUNDINGS_IN_TURNS)]
+        )
         requests.append(SizeRequest(spec=spec, multiprocessors=few, reuse=reuse, surroundings=around))
     for size in selection.layouts:
         spec = laid_out(input_spec(size.problem, as_it_is=bool(size.sizes)), size.layouts)

@@ -12,6 +12,7 @@ import torch
 from kernelwright.tools.tracing import slicing
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.tape import Step
+from kernelwright.tools.tracing.trace import Surroundings
 
 _VALUE_ERRORS = frozenset(
     {"DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"}
@@ -171,7 +172,15 @@ def write_back_buffers(model: Any, before: dict[str, torch.Tensor]) -> None:
             model.get_submodule(owner).__dict__["_buffers"][last] = held
 
 
-def fake(spec: dict[str, Any]) -> torch.Tensor:
-    """Makes a tensor without data from its recorded shape, strides, storage offset and dtype."""
+def fake(spec: dict[str, Any], surroundings: Surroundings = Surroundings.PLAIN) -> torch.Tensor:
+    """Makes a tensor without data from its recorded shape, strides, storage offset and dtype, as forward is given it in
+    these surroundings. Whole numbers require no gradients.
+    """
     dtype = getattr(torch, spec["dtype"])
-    return pretend_gpu.fake_tensor(spec["shape"], spec["stride"], dtype, spec.get("offset", 0))
+    tensor = pretend_gpu.fake_tensor(spec["shape"], spec["stride"], dtype, spec.get("offset", 0))
+    differentiable = dtype.is_floating_point or dtype.is_complex
+    if surroundings is Surroundings.PARAMETERS:
+        return torch.nn.Parameter(tensor, requires_grad=differentiable)
+    if surroundings is Surroundings.VIEWS:
+        return tensor.requires_grad_(differentiable).view_as(tensor)
+    return tensor

@@ -27,6 +27,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import ConfigDict, Discriminator, Tag, ValidationError
@@ -52,6 +53,21 @@ MAX_NESTING = 24
 MAX_VALUE_NODES = 2_000_000
 """Nodes of all values of one trace."""
 MAX_INTEGER = 1 << 64
+
+
+class Surroundings(StrEnum):
+    """How a candidate's forward is called when it is traced: as KernelBench calls it, or as users of a module do.
+
+    One that does something else in training gets a trace of that, which is replayed and judged like every other. One
+    that raises there is traced as KernelBench calls it: refusing gradients is no fault.
+    """
+
+    PLAIN = "plain"
+    """Without gradients, on tensors of their own."""
+    PARAMETERS = "parameters"
+    """While gradients are recorded, on parameters."""
+    VIEWS = "views"
+    """While gradients are recorded, on views of tensors that require gradients."""
 
 
 class TraceError(ValueError):

@@ -32,9 +32,8 @@ from kernelwright.tools.tracing.failures import CallsDiffer, LaunchesDropped, tr
 from kernelwright.tools.tracing.kernels import Texts
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.pretended_gpu import helion_inputs
-from kernelwright.tools.tracing.surroundings import Surroundings, as_called
 from kernelwright.tools.tracing.tape import Step, Tape
-from kernelwright.tools.tracing.trace import TRACE_VERSION, output_leaves
+from kernelwright.tools.tracing.trace import TRACE_VERSION, Surroundings, output_leaves
 
 MAX_OUTPUTS = 64
 MAX_SECONDS_FOR_MANY_CALLS, CALLS_WHEN_SLOW = 0.5, 5
@@ -221,7 +220,7 @@ class Tracer:
 
     def _inputs(self, spec: Any) -> Any:
         with self._tape.diverted() as making:
-            inputs = wire.restore(spec, lambda one: as_called(self._surroundings, recorded.fake(one)))
+            inputs = wire.restore(spec, lambda one: recorded.fake(one, self._surroundings))
         self._history += making
         return inputs
 

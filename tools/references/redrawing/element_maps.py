@@ -63,12 +63,10 @@ def made_tiny(x: Any, h: Any) -> Any:
 
 
 def with_nan(x: Any, h: Any) -> Any:
-    """Returns the values, one in 97 of them NaN, half of these with a sign."""
+    """Returns the values, one in 97 of them NaN."""
     import torch
 
-    nan = torch.full_like(x, float("nan"))
-    nan = torch.where(h % 2 == 0, nan, nan.neg())
-    return torch.where(((h >> 3) % 97 == 0) & (x != 0), nan, x)
+    return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("nan")), x)
 
 
 def made_negative(x: Any, h: Any) -> Any:

@@ -27,8 +27,8 @@ WHOLE_NUMBER_SCALE = 4.0
 """The mean magnitude of rows that are rounded to whole numbers."""
 UNCHANGED = 4
 """One row in so many takes a single structure."""
-LIKE_THE_ROW_BEFORE = 5
-"""One row in so many is the row before it."""
+LIKE_THE_ROW_BEFORE = 7
+"""One row in so many is the row before it; no divisor of the number of structures, lest it always replace the same."""
 
 Structure = Callable[[Any, Any], Any]
 """Takes rows, (rows, columns), and a whole number for each element that is scattered over the tensor."""
@@ -81,13 +81,14 @@ def _whole(rows: Any, scattered: Any) -> Any:
 
 
 def _ramp(rows: Any, scattered: Any) -> Any:
-    """Even steps from a power of two near the row's first number: every one is exact in few bits."""
+    """Even steps towards zero from the largest power of two within the row's first number, exact in few bits."""
     import torch
 
     columns = rows.shape[-1]
-    step = 2.0 ** -(columns - 1).bit_length()
-    begin = torch.exp2(rows[:, :1].abs().clamp(min=1e-30).log2().round()).copysign(rows[:, :1])
-    return begin * (1 + step * torch.arange(columns, device=rows.device, dtype=rows.dtype))
+    first = rows[:, :1].masked_fill(rows[:, :1] == 0, 1.0)
+    begin = first / torch.frexp(first.float()).mantissa.abs().to(rows.dtype) / 2
+    step = 2.0 ** -columns.bit_length()
+    return begin * (1 - step * torch.arange(columns, device=rows.device, dtype=rows.dtype))
 
 
 def _of_a_relu(rows: Any, scattered: Any) -> Any:
