@@ -141,7 +141,7 @@ def test_a_server_makes_a_token_and_its_address_holds_it(tmp_path, text_only):
     command = [sys.executable, "-m", "kernelwright.agent", "check", "kernel.py", "--problem", "fused_silu"]
     (tmp_path / "kernel.py").write_text(text_only("token"))
     checked = subprocess.run([*command, "--server", server.url, "--json"], cwd=tmp_path, capture_output=True, text=True)
-    assert json.loads(checked.stdout)["ended_at"] == "source", checked.stderr
+    assert json.loads(checked.stdout)["explanation"].startswith("ended at source"), checked.stderr
     with kernelwright.JudgeClient(server.url) as client, pytest.raises(InputError, match="--references refuse"):
         client.score(kernelwright.Problem(name="mine", source=REFERENCE.format(top="")), text_only("refused"))
     assert server.stop() == 130

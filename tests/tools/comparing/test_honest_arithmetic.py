@@ -229,12 +229,10 @@ def test_a_row_of_one_number_on_which_eager_is_right_by_luck_is_no_fault_and_no_
 
 def test_thousands_of_rows_of_one_number_some_next_to_a_zero_of_the_function_pass_and_in_lower_precision_they_do_not():
     torch.manual_seed(0)
-    refused_as_other_rows = 0
     for case in [*constant_rows(8), *constant_rows(4096)]:
         assert max(headrooms(case, case.honest).values()) < 0.5, case.name
         assert min(headrooms(case, case.cheats).values()) > 10, case.name
-        refused_as_other_rows += max(headrooms(replace(case, draw="own"), case.honest).values()) > 1
-    assert refused_as_other_rows >= 4, "the scale of such rows is what lets them pass"
+        assert max(headrooms(replace(case, draw="own"), case.honest).values()) < 1, case.name
 
 
 MARKS = """
