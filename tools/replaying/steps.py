@@ -20,17 +20,8 @@ from kernelwright.tools.replaying.interpreter.cpu_operators import STAND_INS
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.values import Json, Reader, Table, forged_trace, reader
 from kernelwright.tools.report import Failed, Failure, Fault
-from kernelwright.tools.tracing.trace import (
-    Choice,
-    Data,
-    Launch,
-    Operator,
-    Step,
-    addressed_tensors,
-    all_steps,
-    tensors_in,
-    tensors_of_launch,
-)
+from kernelwright.tools.tracing.shared_memory import numbers_of
+from kernelwright.tools.tracing.trace import Choice, Data, Launch, Operator, Step, all_steps, tensors_in
 
 MAX_ALLOCATED_BYTES = 1 << 30
 """Bytes that one call may allocate on a CPU, those of tensors that it has dropped again included."""
@@ -145,16 +136,12 @@ def _last_uses(steps: Sequence[Step], keep: set[int]) -> dict[int, tuple[int, ..
 
 def numbers_used(step: Operator | Launch | Data) -> list[int]:
     """Returns the numbers of the tensors that a step reads."""
-    if isinstance(step, Operator):
-        return [*tensors_in(step.args), *tensors_in(step.kwargs)]
-    return tensors_of_launch(step) if isinstance(step, Launch) else addressed_tensors(step)
+    return numbers_of(step)[0]
 
 
 def numbers_made(step: Operator | Launch | Data) -> list[int]:
     """Returns the numbers of the tensors that a step makes."""
-    if isinstance(step, Operator):
-        return list(tensors_in(step.out))
-    return [step.t] if isinstance(step, Data) else []
+    return numbers_of(step)[1]
 
 
 def prepare(step: Step, device: str, index: int = 0) -> Prepared:

@@ -160,7 +160,7 @@ class Tracer:
             fault, self._launches_before = Fault.RUNTIME, self._tape.launches
             self._tell("running forward")
             self._state = state
-            calls = self._calls_as_asked(model, size)
+            calls = self._calls_in_surroundings(model, size)
             if recorded.launches(calls[0]) > recorded.launches(
                 calls[1]
             ):  # its first call works something out: another size needs a model of its own
@@ -187,7 +187,7 @@ class Tracer:
         self._models[form] = model, building
         return model, building
 
-    def _calls_as_asked(self, model: Any, size: dict[str, Any]) -> list[dict[str, Any]]:
+    def _calls_in_surroundings(self, model: Any, size: dict[str, Any]) -> list[dict[str, Any]]:
         """The calls in the surroundings of this size; without gradients where forward raises there."""
         surroundings = Surroundings(size.get("surroundings", Surroundings.PLAIN))
         if surroundings is not Surroundings.PLAIN:

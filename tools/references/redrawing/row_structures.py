@@ -43,14 +43,10 @@ def _sorted_downwards(rows: Any, scattered: Any) -> Any:
 
 
 def _mirrored(rows: Any, scattered: Any) -> Any:
-    half = (rows.shape[-1] + 1) // 2
-    return _joined(rows[:, :half], rows[:, : rows.shape[-1] - half].flip(-1))
-
-
-def _joined(*parts: Any) -> Any:
     import torch
 
-    return torch.cat(parts, dim=-1)
+    half = (rows.shape[-1] + 1) // 2
+    return torch.cat([rows[:, :half], rows[:, : rows.shape[-1] - half].flip(-1)], dim=-1)
 
 
 def _repeating(times: int) -> Structure:
